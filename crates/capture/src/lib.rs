@@ -1,0 +1,1 @@
+//! Reads from the kernel what every task did: BPF programs, loader, symbols, lock names.

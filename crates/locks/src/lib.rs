@@ -1,0 +1,1 @@
+//! The kernel's sleeping locks and their adaptive variants, in user space.

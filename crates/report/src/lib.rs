@@ -1,0 +1,1 @@
+//! Every way of showing a result.

@@ -1,0 +1,1 @@
+//! What one task does over and over: built in, a will-it-scale C test case, or a command template.
