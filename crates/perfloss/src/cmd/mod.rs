@@ -1,0 +1,2 @@
+//! One file per subcommand: its options (`Args`) and what it does (`run`).
+
