@@ -1,0 +1,188 @@
+//! The CPU budget of an operation: what the allowed CPUs did during the window, per operation.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// CPU budget per operation, CPU-microseconds; also the difference of two budgets.
+///
+/// A part that was not measured is null, never 0, and none is computed as the remainder: `unaccounted` says how far the
+/// independent sources disagree.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Budget {
+    /// User code.
+    pub user: Option<f64>,
+    /// Kernel code on behalf of the workload, without what `spin` and `irq` show.
+    pub system: Option<f64>,
+    /// Spinning for a lock; null without capture.
+    pub spin: Option<f64>,
+    /// Interrupts; null when the kernel does not count them apart.
+    pub irq: Option<f64>,
+    /// Taken by the hypervisor.
+    pub steal: Option<f64>,
+    /// Idle allowed CPUs that could have been used.
+    pub idle: Option<f64>,
+    /// The part of `idle` during which a task waited for block I/O, as the kernel counts it.
+    pub iowait: Option<f64>,
+    /// CPUs that could not have been used, because there were fewer tasks than CPUs.
+    pub unused: Option<f64>,
+    /// Kernel work for the workload on CPUs that its tasks do not use.
+    pub system_elsewhere: Option<f64>,
+    /// Work of strangers on the allowed CPUs.
+    pub other: Option<f64>,
+    /// Capacity: allowed CPUs times window over operations.
+    pub total: Option<f64>,
+    /// What the independent sources leave unexplained (positive) or explain twice (negative).
+    pub unaccounted: Option<f64>,
+    /// System time by system call or kernel function group; empty without capture.
+    pub system_by: Vec<NamedCost>,
+    /// Where each part comes from, by its name.
+    pub sources: BTreeMap<String, PartSource>,
+}
+
+/// A cost with a name.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NamedCost {
+    /// System call or kernel function group.
+    pub name: String,
+    /// CPU-microseconds per operation.
+    pub us_per_op: f64,
+}
+
+/// How exactly a part of the budget is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PartSource {
+    /// Counted by the kernel at every switch.
+    Exact,
+    /// The scheduler's tick: whichever ran at the tick gets the whole tick.
+    Ticks,
+    /// Samples of captured windows.
+    Samples,
+    /// A source that this version does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// The parts of a budget, in the order in which reports show them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BudgetPart {
+    /// [`Budget::user`]
+    User,
+    /// [`Budget::system`]
+    System,
+    /// [`Budget::spin`]
+    Spin,
+    /// [`Budget::irq`]
+    Irq,
+    /// [`Budget::system_elsewhere`]
+    SystemElsewhere,
+    /// [`Budget::other`]
+    Other,
+    /// [`Budget::steal`]
+    Steal,
+    /// [`Budget::idle`]
+    Idle,
+    /// [`Budget::unused`]
+    Unused,
+    /// [`Budget::unaccounted`]
+    Unaccounted,
+}
+
+impl BudgetPart {
+    /// Every part that a total is made of, in order.
+    pub const ALL: [Self; 10] = [
+        Self::User,
+        Self::System,
+        Self::Spin,
+        Self::Irq,
+        Self::SystemElsewhere,
+        Self::Other,
+        Self::Steal,
+        Self::Idle,
+        Self::Unused,
+        Self::Unaccounted,
+    ];
+
+    /// Name of the field in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::System => "system",
+            Self::Spin => "spin",
+            Self::Irq => "irq",
+            Self::SystemElsewhere => "system_elsewhere",
+            Self::Other => "other",
+            Self::Steal => "steal",
+            Self::Idle => "idle",
+            Self::Unused => "unused",
+            Self::Unaccounted => "unaccounted",
+        }
+    }
+}
+
+impl Budget {
+    /// One part, CPU-microseconds per operation.
+    pub fn part(&self, part: BudgetPart) -> Option<f64> {
+        match part {
+            BudgetPart::User => self.user,
+            BudgetPart::System => self.system,
+            BudgetPart::Spin => self.spin,
+            BudgetPart::Irq => self.irq,
+            BudgetPart::SystemElsewhere => self.system_elsewhere,
+            BudgetPart::Other => self.other,
+            BudgetPart::Steal => self.steal,
+            BudgetPart::Idle => self.idle,
+            BudgetPart::Unused => self.unused,
+            BudgetPart::Unaccounted => self.unaccounted,
+        }
+    }
+
+    /// Total less `unused`: the figure by which points with different task counts are compared.
+    pub fn usable_total(&self) -> Option<f64> {
+        Some(self.total? - self.unused.unwrap_or(0.0))
+    }
+
+    /// `self - base`, part by part. A part that either side does not know is null. With `leave_unused_out` (points of
+    /// different task counts) `unused` is null and `total` goes without it.
+    pub fn minus(&self, base: &Budget, leave_unused_out: bool) -> Budget {
+        let sub = |a: Option<f64>, b: Option<f64>| Some(a? - b?);
+        let mut system_by: Vec<NamedCost> = Vec::new();
+        if !self.system_by.is_empty() && !base.system_by.is_empty() {
+            let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
+            for cost in &self.system_by {
+                *by_name.entry(&cost.name).or_default() += cost.us_per_op;
+            }
+            for cost in &base.system_by {
+                *by_name.entry(&cost.name).or_default() -= cost.us_per_op;
+            }
+            system_by = by_name
+                .into_iter()
+                .map(|(name, us_per_op)| NamedCost { name: name.to_owned(), us_per_op })
+                .collect();
+            system_by.sort_by(|a, b| b.us_per_op.abs().total_cmp(&a.us_per_op.abs()));
+        }
+        Budget {
+            user: sub(self.user, base.user),
+            system: sub(self.system, base.system),
+            spin: sub(self.spin, base.spin),
+            irq: sub(self.irq, base.irq),
+            steal: sub(self.steal, base.steal),
+            idle: sub(self.idle, base.idle),
+            iowait: sub(self.iowait, base.iowait),
+            unused: if leave_unused_out { None } else { sub(self.unused, base.unused) },
+            system_elsewhere: sub(self.system_elsewhere, base.system_elsewhere),
+            other: sub(self.other, base.other),
+            total: if leave_unused_out {
+                sub(self.usable_total(), base.usable_total())
+            } else {
+                sub(self.total, base.total)
+            },
+            unaccounted: sub(self.unaccounted, base.unaccounted),
+            system_by,
+            sources: BTreeMap::new(),
+        }
+    }
+}
