@@ -284,20 +284,36 @@ impl Builder {
 
     /// A builder that goes on where a trace ends.
     pub(crate) fn from_trace(trace: Trace) -> Builder {
-        let tables = trace.tables;
-        let id = |i: usize| i as u32;
-        let strings = tables.strings.iter().enumerate();
-        let symbols = tables.symbols.iter().enumerate();
-        let stacks = tables.stacks.iter().enumerate();
-        Builder {
-            strings: strings.map(|(i, s)| (s.clone(), StrId::from_index(id(i)))).collect(),
-            symbols: symbols.map(|(i, s)| (*s, SymbolId::from_index(id(i)))).collect(),
-            stacks: stacks.map(|(i, s)| (s.clone(), StackId::from_index(id(i)))).collect(),
+        let mut builder = Builder {
             last: trace.events.last().map_or(TimeNs(0), |e| e.time),
             events: trace.events,
             pending: Pending { meta: true, ..Pending::default() },
-            tables,
             ..Builder::default()
+        };
+        for (i, text) in trace.tables.strings.iter().enumerate() {
+            builder.strings.entry(text.clone()).or_insert(StrId::from_index(i as u32));
         }
+        for (i, symbol) in trace.tables.symbols.iter().enumerate() {
+            builder.symbols.entry(*symbol).or_insert(SymbolId::from_index(i as u32));
+        }
+        for (i, frames) in trace.tables.stacks.iter().enumerate() {
+            builder.stacks.entry(frames.clone()).or_insert(StackId::from_index(i as u32));
+        }
+        for (i, path) in trace.tables.cgroups.iter().enumerate() {
+            let path = trace.tables.str(*path).into();
+            builder.cgroups.entry(path).or_insert(CgroupId::from_index(i as u32));
+        }
+        for (id, task) in trace.tables.tasks() {
+            if let TaskKind::Idle(cpu) = task.kind {
+                builder.idle.insert(cpu, id);
+            } else if task.exit.is_none() {
+                builder.live.insert(task.tid, id);
+            }
+        }
+        for (id, lock) in trace.tables.locks().filter(|(_, lock)| lock.address != 0) {
+            builder.locks.insert((lock.address, lock.kind), id);
+        }
+        builder.tables = trace.tables;
+        builder
     }
 }

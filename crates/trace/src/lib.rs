@@ -8,6 +8,7 @@
 //!   not been written yet.
 //! * [`Trace`]: a whole trace in memory, for tests and small captures.
 //! * [`Writer`] and [`Reader`]: the trace file, in compressed blocks with checksums, in bounded memory; see [`file`](mod@file) for the format.
+//! * [`text`]: a small line-based form of a trace for hand-written test cases and bug reports.
 //!
 //! Invariants: events of one trace are in order of time (equal stamps in any order); every handle in an event was defined before the event;
 //! nothing in this crate prints, and no input makes it panic.
@@ -20,6 +21,7 @@ mod ids;
 mod memory;
 mod source;
 mod tables;
+pub mod text;
 
 pub use builder::Builder;
 pub use error::Error;
