@@ -146,9 +146,14 @@ impl Budget {
     }
 
     /// `self - base`, part by part. A part that either side does not know is null. With `leave_unused_out` (points of
-    /// different task counts) `unused` is null and `total` goes without it.
+    /// different task counts) `unused` is null and `total` goes without it. Where only one side knows its spinning, that is
+    /// counted as system time, as it is on the other side.
     pub fn minus(&self, base: &Budget, leave_unused_out: bool) -> Budget {
         let sub = |a: Option<f64>, b: Option<f64>| Some(a? - b?);
+        let spin_on_both = self.spin.is_some() && base.spin.is_some();
+        let system = |b: &Budget| {
+            if spin_on_both { b.system } else { b.system.map(|s| s + b.spin.unwrap_or(0.0)) }
+        };
         let mut system_by: Vec<NamedCost> = Vec::new();
         if !self.system_by.is_empty() && !base.system_by.is_empty() {
             let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
@@ -166,7 +171,7 @@ impl Budget {
         }
         Budget {
             user: sub(self.user, base.user),
-            system: sub(self.system, base.system),
+            system: sub(system(self), system(base)),
             spin: sub(self.spin, base.spin),
             irq: sub(self.irq, base.irq),
             steal: sub(self.steal, base.steal),
@@ -184,5 +189,35 @@ impl Budget {
             system_by,
             sources: BTreeMap::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(system: f64, spin: Option<f64>, unused: f64) -> Budget {
+        Budget {
+            system: Some(system),
+            spin,
+            unused: Some(unused),
+            total: Some(system + spin.unwrap_or(0.0) + unused),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn spinning_that_only_one_side_knows_is_compared_as_system_time() {
+        let difference = budget(40.0, Some(4.0), 0.0).minus(&budget(30.0, None, 0.0), false);
+        assert_eq!(difference.system, Some(14.0));
+        assert_eq!(difference.spin, None);
+        let difference = budget(40.0, Some(4.0), 0.0).minus(&budget(30.0, Some(1.0), 0.0), false);
+        assert_eq!((difference.system, difference.spin), (Some(10.0), Some(3.0)));
+    }
+
+    #[test]
+    fn points_of_different_task_counts_are_compared_without_unused_cpus() {
+        let difference = budget(40.0, None, 0.0).minus(&budget(30.0, None, 30.0), true);
+        assert_eq!((difference.total, difference.unused), (Some(10.0), None));
     }
 }

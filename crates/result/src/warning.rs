@@ -127,7 +127,14 @@ pub enum Warning {
 /// Percent with as many digits as matter.
 fn percent(share: f64) -> String {
     let p = share * 100.0;
-    if p.abs() >= 10.0 || p == 0.0 { format!("{p:.0} %") } else { format!("{p:.1} %") }
+    if p.abs() >= 1e9 {
+        // Only a stranger's file says such things.
+        "an absurd share".to_owned()
+    } else if p.abs() >= 10.0 || p == 0.0 {
+        format!("{p:.0} %")
+    } else {
+        format!("{p:.1} %")
+    }
 }
 
 impl fmt::Display for Warning {

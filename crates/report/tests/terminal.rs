@@ -1,0 +1,145 @@
+//! The terminal's tables and verdict: right, within the width, harmless.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use report::terminal::render;
+use report::text::width;
+
+fn fits(text: &str, columns: usize) {
+    for line in text.lines() {
+        assert!(width(line) <= columns, "{} > {columns}: {line}", width(line));
+        assert_eq!(line.trim_end(), line, "blanks at the end");
+    }
+}
+
+#[test]
+fn the_tables_fit_every_width_and_keep_what_matters() {
+    let result = common::result();
+    for columns in 40..=130 {
+        let text = render(&result, columns, false);
+        fits(&text, columns);
+        for must in ["208,300", "23,200", "xfs does", "xfs_buf.b_sema"] {
+            assert!(text.contains(must), "{must} at {columns}:\n{text}");
+        }
+    }
+    let wide = render(&result, 100, false);
+    for must in
+        ["of best", "scaling", "user", "sys", "spin", "idle", "steal", "spread", "86.2", "0.57", "31.9"]
+    {
+        assert!(wide.contains(must), "{must}:\n{wide}");
+    }
+}
+
+#[test]
+fn the_reported_case_reads_as_in_the_design() {
+    let text = render(&common::result(), 100, false);
+    let squeezed: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for must in [
+        "xfs does 43 % fewer operations with 2 tasks than with 1.",
+        "Root 91 % of the idle time: semaphore xfs_buf.b_sema, AGI of AG 0 on loop0",
+        "unlink: xfs_iunlink < xfs_dir_remove_child 48 %",
+        "Held by kworker/0:1-xfs-inodegc 58 %, perfloss 42 %",
+        "hand-off 61 % (CPU idle 59, busy 2) · holder running 33 %",
+        "behind inode.i_rwsem of directory 131 on loop0: 32.6 us",
+        "own directory per task 93,400 ×4.0 (3.9–4.2) measured",
+        "an operation costs 76.6 CPU-us more",
+        "! the rounds differ by 62 %",
+        "capture kept at least 97 % of the throughput",
+    ] {
+        assert!(squeezed.contains(must), "{must}:\n{text}");
+    }
+}
+
+#[test]
+fn what_was_not_measured_is_a_dash_and_what_was_is_a_number() {
+    let text = render(&common::result(), 100, false);
+    let row = text.lines().find(|l| l.trim_start().starts_with("tmpfs ")).unwrap();
+    let budget: Vec<&str> = row.split('│').nth(1).unwrap().split_whitespace().collect();
+    // total user sys spin idle unused steal
+    assert_eq!(budget[3], "–", "spinning was not sampled: {row}");
+    assert_eq!(budget[4], "0", "idle was measured: {row}");
+}
+
+#[test]
+fn colour_changes_nothing_but_the_colour() {
+    let result = common::result();
+    let plain = render(&result, 100, false);
+    assert!(!plain.contains('\x1b'));
+    let colored = render(&result, 100, true);
+    assert!(colored.contains("\x1b["));
+    let mut stripped = String::new();
+    let mut rest = colored.as_str();
+    while let Some(i) = rest.find('\x1b') {
+        stripped.push_str(&rest[..i]);
+        let end = rest[i..].find('m').unwrap();
+        rest = &rest[i + end + 1..];
+    }
+    stripped.push_str(rest);
+    assert_eq!(stripped, plain);
+}
+
+#[test]
+fn hostile_names_and_absurd_numbers_are_tamed() {
+    let result = common::hostile();
+    for columns in [0, 40, 80, 100, usize::MAX] {
+        let text = render(&result, columns, false);
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
+        assert!(!text.contains('\u{202e}'));
+        fits(&text, columns.clamp(40, 120));
+    }
+}
+
+#[test]
+fn a_recording_says_what_the_idle_time_is_charged_to() {
+    let text = render(&common::recording(), 100, false);
+    for must in [
+        "make -j24 · recorded · 24 CPUs",
+        "71 % busy",
+        "Idle 29 % = 287.0 CPU-s. Charged to:",
+        "48 %  serial: ld -o vmlinux (1 process, 6.1 s alone) · at 34.2–40.3 s",
+        "31 %  semaphore xfs_buf.b_sema, AGI of AG 2 on nvme0n1p3 · hand-off 64 %",
+        "9 %  nothing to run: make reads Makefiles",
+    ] {
+        assert!(text.contains(must), "{must}:\n{text}");
+    }
+}
+
+#[test]
+fn void_points_interruptions_and_emptiness_are_said() {
+    let mut result = common::result();
+    result.complete = false;
+    result.interrupted = true;
+    result.points[1].valid = false;
+    result.points[1].invalid_because = Some("task 3 was killed by signal 9".into());
+    let text = render(&result, 80, false);
+    assert!(text.contains("void"), "{text}");
+    assert!(text.contains("task 3 was killed by signal 9"));
+    assert!(text.contains("interrupted"));
+    assert!(!text.contains("103,600"), "figures of a void point are not shown");
+    result.points.clear();
+    assert!(render(&result, 80, false).contains("Nothing was measured."));
+}
+
+#[test]
+fn overlapping_intervals_claim_no_difference() {
+    let mut result = common::result();
+    result.points = vec![
+        common::point("xfs", 2, 23_000.0, 0.2, 0.4, 10.0),
+        common::point("ext4", 2, 24_000.0, 0.2, 0.4, 10.0),
+    ];
+    let text = render(&result, 100, false);
+    assert!(text.contains("no target is clearly faster"), "{text}");
+    assert!(!text.contains("fewer operations"));
+}
+
+#[test]
+#[ignore = "prints the illustration for a person to look at"]
+fn illustration() {
+    for columns in [100, 80, 50] {
+        println!("{}", render(&common::result(), columns, false));
+    }
+    println!("{}", render(&common::recording(), 100, false));
+    println!("{}", render(&common::hostile(), 100, false));
+}
