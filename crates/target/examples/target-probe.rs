@@ -1,0 +1,60 @@
+//! Makes one target and runs a script in it. The tests start this in namespaces of its own:
+//!
+//! ```text
+//! unshare --mount --pid --fork --kill-child target-probe JOB
+//! ```
+//!
+//! JOB is a `Job` as JSON. It prints what was made as one line of JSON, then what the script prints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use serde::Deserialize;
+use target::{Cleanup, Layout, Namespace, Settings, Spec};
+
+#[derive(Deserialize)]
+struct Job {
+    spec: Spec,
+    settings: Settings,
+    outside: Namespace,
+    cleanup: Cleanup,
+    keep_visible: Vec<PathBuf>,
+    script: String,
+    leave: bool,
+}
+
+fn main() -> ExitCode {
+    let job = std::env::args().nth(1).unwrap_or_default();
+    match serde_json::from_str::<Job>(&job).map_err(|error| error.to_string()).and_then(|job| run(&job)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            eprintln!("{line}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(job: &Job) -> Result<(), String> {
+    let mut write = |directory: &Path| fs::write(directory.join("src0.c"), "int main(void) { return 0; }\n");
+    let layout = Layout {
+        spec: &job.spec,
+        settings: &job.settings,
+        outside: job.outside,
+        cleanup: &job.cleanup,
+        fresh_proc: true,
+        sources: Some(&mut write),
+        keep_visible: &job.keep_visible,
+    };
+    let place = target::enter(layout).map_err(|error| error.to_string())?;
+    println!("{}", serde_json::to_string(&place.facts).map_err(|error| error.to_string())?);
+    let status =
+        Command::new("sh").args(["-euc", &job.script]).status().map_err(|error| error.to_string())?;
+    if !status.success() {
+        return Err(format!("the script failed: {status}"));
+    }
+    if job.leave {
+        place.leave().map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
