@@ -14,7 +14,7 @@ pub struct Event {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The window opens: nothing is known about what was before. The states of the tasks follow as [`Kind::Seed`]s.
     /// A trace can have several windows; a new start without an end also ends the old one, at its last event.
@@ -204,7 +204,7 @@ pub enum Kind {
 }
 
 /// A task's state as the scheduler gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum TaskState {
     /// Running or runnable (R).
@@ -281,7 +281,7 @@ impl TaskState {
 }
 
 /// What a task did when the window opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SeedState {
     /// It ran on the event's CPU.
     Running,
@@ -299,7 +299,7 @@ pub enum SeedState {
 }
 
 /// Who wakes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Waker {
     /// A task, in its own context.
     Task(TaskId),
@@ -326,7 +326,7 @@ impl Syscall {
 }
 
 /// How a task waits for a lock: the flags of `contention_begin`, as the kernel numbers them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentionFlags(pub u8);
 
 impl ContentionFlags {
@@ -350,7 +350,7 @@ impl ContentionFlags {
 }
 
 /// What an observation of a lock's owner is worth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum OwnerQuality {
     /// No owner was seen.
@@ -365,7 +365,7 @@ pub enum OwnerQuality {
 }
 
 /// Where a sampled task was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum SampleMode {
     /// In its own code.
@@ -377,7 +377,7 @@ pub enum SampleMode {
 }
 
 /// A kind of interrupt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum IrqKind {
     /// A device's interrupt.
