@@ -1,0 +1,227 @@
+//! Who waits for whom, as a graph from the waiters on top to the roots below.
+
+use super::NAME;
+use crate::text::{self, NONE, plain};
+use maud::{Markup, html};
+use result::{ChainEdge, ChainNodeKind, Chains};
+
+/// Edges that are drawn, heaviest first; the table has more.
+const EDGES: usize = 24;
+const LISTED: usize = 200;
+
+const BOX_WIDTH: f64 = 196.0;
+const BOX_HEIGHT: f64 = 44.0;
+const GAP_X: f64 = 24.0;
+const GAP_Y: f64 = 66.0;
+
+/// The drawing and the same as a table.
+pub(super) fn section(chains: &Chains) -> Markup {
+    let mut edges: Vec<&ChainEdge> = chains
+        .edges
+        .iter()
+        .filter(|e| {
+            (e.from as usize) < chains.nodes.len() && (e.to as usize) < chains.nodes.len() && weight(e) > 0.0
+        })
+        .collect();
+    edges.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+    if edges.is_empty() {
+        return html! {};
+    }
+    let drawn = &edges[..edges.len().min(EDGES)];
+    let layout = Layout::new(drawn);
+    let top = weight(drawn[0]);
+    let name = |i: u32| -> String {
+        let node = &chains.nodes[i as usize];
+        let mut name = plain(&node.label, NAME);
+        if let Some(d) = &node.detail {
+            name.push_str(", ");
+            name.push_str(&plain(d, NAME));
+        }
+        name
+    };
+    html! {
+        h3 { "Who waits for whom" }
+        div.scroll tabindex="0" role="region" aria-label="Wait chains" {
+            svg.chains viewBox=(format!("0 0 {:.0} {:.0}", layout.width, layout.height)) role="img"
+                style=(format!("min-width:{:.0}px;max-width:{:.0}px", layout.width.min(560.0), layout.width * 1.25))
+                aria-label="Wait chains as a graph; every edge is in the table below" {
+                @for e in drawn { (edge(e, &layout, top)) }
+                @for (node, (x, y)) in &layout.places {
+                    @let data = &chains.nodes[*node as usize];
+                    g.node {
+                        rect x=(n(*x)) y=(n(*y)) width=(BOX_WIDTH) height=(BOX_HEIGHT) rx=(if data.kind == ChainNodeKind::Tasks { 20 } else { 4 })
+                            style=(node_style(data.kind)) {}
+                        text x=(n(x + BOX_WIDTH / 2.0)) y=(n(y + 18.0)) text-anchor="middle" style="font-weight:600" { (plain(&data.label, 26)) }
+                        text.soft x=(n(x + BOX_WIDTH / 2.0)) y=(n(y + 35.0)) text-anchor="middle" {
+                            (plain(data.detail.as_deref().unwrap_or_else(|| data.lock_kind.map_or("", |k| k.words())), 28))
+                        }
+                        title { (name(*node)) }
+                    }
+                }
+            }
+        }
+        p.note { "Round boxes are tasks, square ones locks; a thick frame is a root. Numbers are us of waiting an operation, or seconds in the window." }
+        details {
+            summary { "The same as a table" }
+            div.scroll tabindex="0" role="region" aria-label="Edges of the wait chains" {
+                table {
+                    thead { tr { th.l scope="col" { "who" } th.l scope="col" { "waits for or is held by" } th scope="col" { "us per op" } th scope="col" { "seconds" } th scope="col" { "waits" } } }
+                    tbody {
+                        @for e in edges.iter().take(LISTED) {
+                            tr {
+                                td.l { (name(e.from)) } td.l { (name(e.to)) }
+                                td { (e.us_per_op.map_or_else(|| NONE.to_owned(), text::micros)) }
+                                td { (text::ratio(e.wait_s)) } td { (text::rate(e.waits as f64)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What an edge weighs: comparable within one graph, whose edges all have the same units.
+fn weight(edge: &ChainEdge) -> f64 {
+    if edge.wait_s.is_finite() { edge.wait_s } else { 0.0 }
+}
+
+fn n(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn node_style(kind: ChainNodeKind) -> &'static str {
+    match kind {
+        ChainNodeKind::Tasks => "fill:var(--panel);stroke:var(--t2);stroke-width:2",
+        ChainNodeKind::Lock => "fill:var(--panel);stroke:var(--t1);stroke-width:2",
+        ChainNodeKind::Root => "fill:var(--panel);stroke:var(--bad);stroke-width:4",
+        ChainNodeKind::Other => "fill:var(--panel);stroke:var(--soft);stroke-width:1.5",
+    }
+}
+
+/// Where the boxes are.
+struct Layout {
+    places: Vec<(u32, (f64, f64))>,
+    width: f64,
+    height: f64,
+}
+
+impl Layout {
+    /// Layers from waiters downwards: a node stands below everything that waits for it; edges that would close a circle
+    /// are left out of the ranking and drawn as they come.
+    fn new(edges: &[&ChainEdge]) -> Self {
+        let mut nodes: Vec<u32> = edges.iter().flat_map(|e| [e.from, e.to]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let at = |node: u32| nodes.binary_search(&node).unwrap_or(0);
+        let mut kept: Vec<(usize, usize)> = Vec::new();
+        for e in edges {
+            let (from, to) = (at(e.from), at(e.to));
+            if from != to && !reaches(&kept, to, from) {
+                kept.push((from, to));
+            }
+        }
+        let mut layer = vec![0usize; nodes.len()];
+        for _ in 0..nodes.len() {
+            for (from, to) in &kept {
+                layer[*to] = layer[*to].max(layer[*from] + 1);
+            }
+        }
+        let layers = layer.iter().max().map_or(0, |l| l + 1);
+        let widest = (0..layers).map(|l| layer.iter().filter(|x| **x == l).count()).max().unwrap_or(1);
+        let width = (widest as f64 * (BOX_WIDTH + GAP_X) + GAP_X).max(440.0);
+        let mut places = Vec::new();
+        for l in 0..layers {
+            let members: Vec<usize> = (0..nodes.len()).filter(|i| layer[*i] == l).collect();
+            let span = members.len() as f64 * (BOX_WIDTH + GAP_X) - GAP_X;
+            for (k, i) in members.into_iter().enumerate() {
+                let x = (width - span) / 2.0 + k as f64 * (BOX_WIDTH + GAP_X);
+                places.push((nodes[i], (x, 8.0 + l as f64 * (BOX_HEIGHT + GAP_Y))));
+            }
+        }
+        Self { places, width, height: 8.0 + layers as f64 * (BOX_HEIGHT + GAP_Y) - GAP_Y + 12.0 }
+    }
+
+    fn place(&self, node: u32) -> (f64, f64) {
+        self.places.iter().find(|(n, _)| *n == node).map_or((0.0, 0.0), |(_, p)| *p)
+    }
+}
+
+/// Whether `to` can be reached from `from`.
+fn reaches(edges: &[(usize, usize)], from: usize, to: usize) -> bool {
+    let mut seen = vec![from];
+    let mut next = vec![from];
+    while let Some(node) = next.pop() {
+        if node == to {
+            return true;
+        }
+        for (_, b) in edges.iter().filter(|(a, _)| *a == node) {
+            if !seen.contains(b) {
+                seen.push(*b);
+                next.push(*b);
+            }
+        }
+    }
+    false
+}
+
+fn edge(e: &ChainEdge, layout: &Layout, top: f64) -> Markup {
+    if e.from == e.to {
+        return html! {};
+    }
+    let ((ax, ay), (bx, by)) = (layout.place(e.from), layout.place(e.to));
+    let down = by > ay;
+    // Edges that skip layers or go up bend around what lies between.
+    let layers = ((by - ay) / (BOX_HEIGHT + GAP_Y)).round();
+    let (x0, x1) = (ax + BOX_WIDTH / 2.0, bx + BOX_WIDTH / 2.0);
+    let (y0, y1) = if down { (ay + BOX_HEIGHT, by) } else { (ay, by + BOX_HEIGHT) };
+    let bend = if !down {
+        BOX_WIDTH * 0.35
+    } else if layers > 1.0 {
+        -(BOX_WIDTH / 2.0 + 34.0)
+    } else {
+        0.0
+    };
+    let (mx, my) = ((x0 + x1) / 2.0 + bend * 0.75, (y0 + y1) / 2.0);
+    let width = 1.0 + 6.0 * (weight(e) / top).clamp(0.0, 1.0);
+    let label = match e.us_per_op {
+        Some(us) => format!("{} us", text::micros(us)),
+        None => text::seconds(e.wait_s),
+    };
+    let path = format!(
+        "M{},{} C{},{} {},{} {},{}",
+        n(x0),
+        n(y0),
+        n(x0 + bend),
+        n(y0 + (y1 - y0) * 0.35),
+        n(x1 + bend),
+        n(y0 + (y1 - y0) * 0.65),
+        n(x1),
+        n(y1)
+    );
+    let tip = if down { -8.0 } else { 8.0 };
+    html! {
+        g.edge {
+            path d=(path) style=(format!("fill:none;stroke:var(--soft);stroke-width:{width:.1};stroke-opacity:.55")) {}
+            polygon points=(format!("{},{} {},{} {},{}", n(x1), n(y1), n(x1 - 5.0), n(y1 + tip), n(x1 + 5.0), n(y1 + tip))) style="fill:var(--soft)" {}
+            text x=(n(mx + 8.0)) y=(n(my + 4.0)) style="paint-order:stroke;stroke:var(--bg);stroke-width:4px" { (label) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(from: u32, to: u32) -> ChainEdge {
+        ChainEdge { from, to, wait_s: 1.0, ..Default::default() }
+    }
+
+    #[test]
+    fn waiters_stand_above_what_they_wait_for_also_around_a_circle() {
+        let edges = [edge(0, 1), edge(1, 2), edge(2, 0), edge(0, 2)];
+        let layout = Layout::new(&edges.iter().collect::<Vec<_>>());
+        let y = |i| layout.place(i).1;
+        assert!(y(0) < y(1) && y(1) < y(2));
+    }
+}

@@ -1,0 +1,174 @@
+//! A card for each root, and what a recording charges its idle time to.
+
+use super::NAME;
+use crate::text::{self, NONE, plain};
+use crate::verdict;
+use maud::{Markup, html};
+use result::{Point, Root, Split};
+
+/// A root with its paths, holders, split, what passes through it, and the remedies that speak to it.
+pub(super) fn card(point: &Point, root: &Root) -> Markup {
+    let remedies: Vec<_> = point
+        .remedies
+        .iter()
+        .filter(|r| root.lock.kind.is_lock() && r.root.as_deref() == Some(root.lock.class.as_str()))
+        .collect();
+    let mut size = vec![verdict::root_size(root)];
+    if let Some(us) = root.idle_us_per_op {
+        size.push(format!("{} CPU-us of idle time an operation", text::micros(us)));
+    }
+    if let Some(s) = root.idle_cpu_s {
+        size.push(format!("{s:.1} CPU-s of idle time"));
+    }
+    if let Some(us) = root.wait_us_per_op.filter(|_| root.share_of_idle.is_some()) {
+        size.push(format!("{} us of waiting an operation", text::micros(us)));
+    }
+    if let Some(us) = root.spin_us_per_op {
+        size.push(format!("{} CPU-us of spinning", text::micros(us)));
+    }
+    if let Some(n) = root.waits {
+        size.push(format!("{} waits", text::rate(n as f64)));
+    }
+    html! {
+        article.card {
+            h4 { (verdict::lock_words(&root.lock)) }
+            p.size {
+                (size.join(" · "))
+                @if let Some(when) = &root.when { " · " (plain(when, 100)) }
+            }
+            @if root.disturbed { p.void { "Capture changed the behaviour: take the shares as a hint only." } }
+            @if root.latent {
+                p { "Latent: the wait costs no idle time here, because other tasks had work. A machine with more CPUs would lose it." }
+            }
+            @if let Some(s) = &root.split { (split(s)) }
+            @if !root.paths.is_empty() {
+                h4 { "Waited for on" }
+                ul.paths {
+                    @for path in root.paths.iter().take(8) {
+                        li {
+                            (text::percent(path.share)) " " (verdict::path_words(&root.paths, path))
+                            (stack(&path.stack))
+                        }
+                    }
+                }
+            }
+            @if !root.holders.is_empty() {
+                h4 { "Held meanwhile by" }
+                ul.holders {
+                    @for h in root.holders.iter().take(8) {
+                        li {
+                            (text::percent(h.share)) " " (plain(&h.comm, NAME))
+                            @match h.of_workload {
+                                Some(true) => " (a task of the workload)",
+                                Some(false) => " (not of the workload)",
+                                None => "",
+                            }
+                            @for s in h.stacks.iter().take(4) { (stack(&s.stack)) }
+                        }
+                    }
+                }
+            }
+            @if !root.waits_through.is_empty() {
+                h4 { "Hides behind" }
+                ul.paths {
+                    @for w in root.waits_through.iter().take(8) {
+                        li {
+                            (w.kind.words()) " " (plain(&w.class, NAME))
+                            @if let Some(o) = &w.object { " of " (plain(o, NAME)) }
+                            @if let Some(us) = w.wait_us_per_op { ": " (text::micros(us)) " us an operation wait there for holders asleep in this root" }
+                        }
+                    }
+                }
+            }
+            @if !remedies.is_empty() {
+                h4 { "What would win it back" }
+                ul.paths {
+                    @for r in remedies {
+                        li {
+                            (plain(&r.what, NAME))
+                            @if r.gain.is_some() { ": " (verdict::gain_words(r)) }
+                            @if let Some(ops) = r.ops_per_s { ", " (text::rate(ops)) " ops/s" }
+                            " (" (verdict::how_words(r)) ")"
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A stack to unfold, innermost first.
+fn stack(frames: &[String]) -> Markup {
+    html! {
+        @if frames.len() > 2 {
+            details {
+                summary { "stack, innermost first" }
+                pre { @for f in frames.iter().take(128) { (plain(f, NAME)) "\n" } @if frames.len() > 128 { "…" } }
+            }
+        }
+    }
+}
+
+/// The wait by what the holder did: a bar and its figures.
+fn split(s: &Split) -> Markup {
+    let parts = [
+        ("hand-off, CPU idle", s.hand_off_cpu_idle, "--blocked_lock"),
+        ("hand-off, CPU busy", s.hand_off_cpu_busy, "--spinning"),
+        ("hand-off", s.hand_off - s.hand_off_cpu_idle - s.hand_off_cpu_busy, "--more"),
+        ("holder running", s.holder_running, "--running"),
+        ("holder blocked", s.holder_blocked, "--blocked_io"),
+        ("holder runnable", s.holder_runnable, "--runnable"),
+        ("unknown", s.unknown, "--blocked"),
+    ];
+    let parts: Vec<_> = parts.into_iter().filter(|(_, share, _)| *share >= 0.0005 && *share <= 1.5).collect();
+    html! {
+        h4 { "What the holder did while it was waited for" }
+        div.bar aria-hidden="true" {
+            @for (name, share, color) in &parts {
+                span style=(format!("width:{:.1}%;background:var({color})", share * 100.0)) title=(format!("{name} {}", text::percent(*share))) {}
+            }
+        }
+        ul.legend {
+            @for (name, share, color) in &parts {
+                li { span.swatch style=(format!("background:var({color})")) {} (name) " " (text::percent(*share)) }
+            }
+        }
+    }
+}
+
+/// The first screen of a recording: how busy, and what the idle time is charged to.
+pub(super) fn recorded(point: &Point) -> Markup {
+    let Some(seen) = &point.recorded else {
+        return html! {};
+    };
+    let idle = seen.idle_s.filter(|_| seen.capacity_s > 0.0);
+    html! {
+        p {
+            (text::seconds(seen.wall_s))
+            @if let Some(busy) = seen.busy_share { " · " (text::percent(busy)) " busy" }
+            @if let Some(status) = seen.exit_status.filter(|s| *s != 0) { " · ended with status " (status) }
+        }
+        @if let Some(idle) = idle {
+            p {
+                strong { "Idle " (text::percent(idle / seen.capacity_s)) " = " (format!("{idle:.1}")) " CPU-s." }
+                @if point.roots.is_empty() { " Not charged to anything: there was no capture." } @else { " Charged to:" }
+            }
+        }
+        @if !point.roots.is_empty() {
+            table {
+                thead { tr { th scope="col" { "share" } th scope="col" { "CPU-s" } th.l scope="col" { "root" } th scope="col" { "hand-off" } th.l scope="col" { "when" } } }
+                tbody {
+                    @for root in point.roots.iter().take(50) {
+                        tr {
+                            td { (root.share_of_idle.map_or_else(|| NONE.to_owned(), text::percent)) }
+                            td { (root.idle_cpu_s.map_or_else(|| NONE.to_owned(), |s| format!("{s:.1}"))) }
+                            td.l { (verdict::lock_words(&root.lock)) @if root.latent { " (latent)" } }
+                            td { (root.split.as_ref().map_or_else(|| NONE.to_owned(), |s| text::percent(s.hand_off))) }
+                            td.l { (plain(root.when.as_deref().unwrap_or(""), 100)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The page as text: self-contained, escaped, bounded.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use report::html::page;
+
+/// The text between two marks.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let start = text.find(from).unwrap() + from.len();
+    &text[start..start + text[start..].find(to).unwrap()]
+}
+
+#[test]
+fn the_page_is_one_file_without_network() {
+    let page = page(&common::result());
+    for forbidden in ["src=", "@import", "url(", "<link", "<iframe", "<img"] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    // The only addresses are names of the SVG namespace and anchors within the page.
+    for (i, _) in page.match_indices("http") {
+        let rest = &page[i..(i + 30).min(page.len())];
+        assert!(rest.starts_with("http://www.w3.org/2000/svg") || rest.starts_with("http-equiv"), "{rest}");
+    }
+    assert!(page.contains("default-src 'none'"));
+}
+
+#[test]
+fn the_policy_names_the_hash_of_the_script_that_is_there() {
+    use base64::Engine;
+    use sha2::Digest;
+    let page = page(&common::result());
+    let script = page.rsplit("<script>").next().unwrap();
+    let script = &script[..script.find("</script>").unwrap()];
+    let hash = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(script));
+    assert!(page.contains(&format!("script-src 'sha256-{hash}'")) || page.contains(&format!("script-src &#39;sha256-{hash}&#39;")));
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let page = page(&common::hostile());
+    // Three elements of script begin and end: two of ours.
+    assert_eq!(page.matches("<script").count(), 2);
+    assert_eq!(page.matches("</script").count(), 2);
+    assert!(page.contains("&lt;script&gt;alert(1)"));
+    assert!(!page.contains("href=\"javascript:"));
+    assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
+    assert!(!page.contains('\u{202e}'));
+    for (i, _) in page.match_indices("NaN") {
+        panic!("NaN in the page: {}", &page[i.saturating_sub(80)..i + 20]);
+    }
+    for word in ["=\"inf", "=\"-inf", "inf%", " inf,"] {
+        assert!(!page.contains(word), "{word}");
+    }
+    // The data of the script is JSON.
+    let json = between(&page, "id=\"data\">", "</script>");
+    serde_json::from_str::<serde_json::Value>(json).unwrap();
+}
+
+#[test]
+fn a_page_of_a_huge_result_stays_bounded() {
+    let mut result = common::result();
+    let point = result.points[0].clone();
+    for i in 0..300 {
+        let mut p = point.clone();
+        p.target = format!("t{i}");
+        p.tasks = i + 1;
+        result.points.push(p);
+    }
+    let stacks = result.points[0].stacks.as_mut().unwrap();
+    for i in 0..20_000u32 {
+        stacks.frames.push(format!("f{i}"));
+        let mut s = stacks.off_cpu[0].clone();
+        s.kernel.push(i);
+        stacks.off_cpu.push(s);
+    }
+    let timeline = result.points[0].timeline.as_mut().unwrap();
+    let interval = timeline.rows[0].intervals[0].clone();
+    timeline.rows[0].intervals = vec![interval; 200_000];
+    let page = page(&result);
+    assert!(page.len() < 24 << 20, "{} bytes", page.len());
+}
+
+#[test]
+fn nothing_is_made_up_when_there_is_no_capture() {
+    let mut result = common::result();
+    for p in &mut result.points {
+        p.roots.clear();
+        p.remedies.clear();
+        p.chains = None;
+        p.stacks = None;
+        p.timeline = None;
+        p.capture = None;
+    }
+    let page = page(&result);
+    for absent in ["Causes", "Root", "flame", "Timeline", "Remedies", "win it back"] {
+        let body = &page[page.find("<body>").unwrap()..page.find("<script").unwrap()];
+        assert!(!body.contains(absent), "{absent}");
+    }
+    assert!(page.contains("208,300"));
+}
+
+#[test]
+fn empty_and_recorded_results_have_pages() {
+    let mut result = common::result();
+    result.points.clear();
+    assert!(page(&result).contains("Nothing was measured"));
+    let page = page(&common::recording());
+    for must in ["make -j24", "Idle 29 % = 287.0 CPU-s.", "serial: ld -o vmlinux", "at 34.2–40.3 s"] {
+        assert!(page.contains(must), "{must}");
+    }
+}
+
+#[test]
+#[ignore = "writes pages to look at into the directory PERFLOSS_PAGES"]
+fn illustration() {
+    let dir = std::path::PathBuf::from(std::env::var_os("PERFLOSS_PAGES").unwrap());
+    for (name, result) in
+        [("run", common::result()), ("record", common::recording()), ("hostile", common::hostile())]
+    {
+        std::fs::write(dir.join(format!("{name}.html")), page(&result)).unwrap();
+    }
+}
