@@ -14,6 +14,8 @@
 
 mod board;
 mod builtin;
+pub mod ccase;
+pub mod command;
 mod failure;
 pub mod meter;
 mod process;
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 pub use board::{Board, layout};
 pub use builtin::registry;
+pub use command::Command;
 pub use failure::{Failure, STDERR_KEPT};
 pub use meter::Meter;
 pub use spec::{Spec, SpecError};

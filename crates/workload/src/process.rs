@@ -301,3 +301,13 @@ fn spawn(
         errno => Err(Errno::from_raw_os_error(errno)),
     }
 }
+
+/// Raises the soft limit of open files to the hard one: many tasks with some files each exceed the usual 1024.
+pub(crate) fn raise_file_limit() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    // If it fails, the call that needs the file says so.
+    let _ = rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
+    );
+}

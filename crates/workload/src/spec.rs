@@ -1,10 +1,13 @@
 //! Naming workloads, and opening what was named.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Workload, builtin};
+use crate::ccase::{CCase, Compiled};
+use crate::command::{Command, TemplateError};
+use crate::{Failure, Workload, builtin};
 
 /// A workload as the user named it; it can be written down and opened again, in another process too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +19,19 @@ pub enum Spec {
         /// Its name, e.g. `create_unlink:own-dir`.
         name: String,
     },
+    /// A will-it-scale test case that was compiled; see [`Spec::of_case`].
+    CCase {
+        /// What the user calls it.
+        name: String,
+        /// Its description.
+        about: String,
+        /// The shared object, as a path that can be opened where the tasks run, e.g. `/proc/self/fd/N`.
+        object: PathBuf,
+        /// Changes with the source.
+        version: u32,
+    },
+    /// A command template.
+    Command(Command),
 }
 
 /// A workload cannot be opened; the text says what to do instead.
@@ -30,35 +46,69 @@ pub enum SpecError {
         /// The name of a workload that looks like it.
         nearest: Option<&'static str>,
     },
+    /// A C file was named where a name of a built-in workload is expected: it has to be compiled first.
+    #[error("{0:?} is a C file: compile it first")]
+    Source(String),
+    /// The command template cannot be used.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The template's program cannot be run.
+    #[error(transparent)]
+    Program(Failure),
 }
 
 impl FromStr for Spec {
     type Err = SpecError;
 
-    /// Takes the name of a built-in workload.
+    /// Takes the name of a built-in workload. See [`Spec::is_source`] for what else a user may name.
     fn from_str(name: &str) -> Result<Spec, SpecError> {
         match builtin::find(name) {
             Some(_) => Ok(Spec::BuiltIn { name: name.to_owned() }),
+            None if Spec::is_source(name) => Err(SpecError::Source(name.to_owned())),
             None => Err(unknown(name)),
         }
     }
 }
 
 impl Spec {
+    /// Whether a workload named like this is a C file to be compiled ([`crate::ccase::compile`]) rather than a built-in one.
+    pub fn is_source(name: &str) -> bool {
+        name.ends_with(".c") || name.contains('/')
+    }
+
+    /// The workload of a compiled test case whose object can be opened as `object` (see [`Compiled::to_memfd`]).
+    pub fn of_case(compiled: &Compiled, object: PathBuf) -> Spec {
+        let about = compiled.description.clone();
+        Spec::CCase {
+            name: compiled.name.clone(),
+            about: about.unwrap_or_else(|| "a will-it-scale test case without description".to_owned()),
+            object,
+            version: compiled.version,
+        }
+    }
+
     /// Opens the workload.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is none of that name, or a template or its program cannot be used.
     pub fn open(&self) -> Result<Box<dyn Workload>, SpecError> {
         match self {
             Spec::BuiltIn { name } => builtin::find(name).ok_or_else(|| unknown(name)),
+            Spec::CCase { name, about, object, version } => Ok(Box::new(CCase {
+                name: name.clone(),
+                about: about.clone(),
+                object: object.clone(),
+                version: *version,
+            })),
+            Spec::Command(command) => Ok(Box::new(command.open()?)),
         }
     }
 
     /// What the user calls it.
     pub fn name(&self) -> &str {
         match self {
-            Spec::BuiltIn { name } => name,
+            Spec::BuiltIn { name } | Spec::CCase { name, .. } => name,
+            Spec::Command(command) => &command.each,
         }
     }
 }

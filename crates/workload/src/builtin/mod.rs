@@ -2,7 +2,7 @@
 
 mod cc;
 mod create_unlink;
-mod place;
+pub(crate) mod place;
 
 use crate::failure::Fault;
 use crate::{Failure, Meter, Modes, Needs, Place, Prepared, Workload};

@@ -1,6 +1,8 @@
 //! Runs workloads for real: prepared in a child, in forked tasks or in threads, as the harness does it.
 #![allow(dead_code)]
 
+pub mod case;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,4 @@
+void testcase(unsigned long long *iterations, unsigned long nr)
+{
+	*(volatile int *)0 = 1;
+}

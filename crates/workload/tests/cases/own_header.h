@@ -1,0 +1,1 @@
+#define DESCRIPTION "has a header of its own"
