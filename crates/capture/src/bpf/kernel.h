@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT OR GPL-2.0-only */
+/* The few members of kernel structures that are read; where they really are is found when the programs are loaded. */
+#ifndef PERFLOSS_KERNEL_H
+#define PERFLOSS_KERNEL_H
+
+#define reloc __attribute__((preserve_access_index))
+
+struct dentry;
+struct inode;
+struct super_block;
+struct task_struct;
+
+typedef struct {
+	s64 counter;
+} atomic_long_t;
+
+struct qstr {
+	const unsigned char *name;
+} reloc;
+
+struct hlist_node {
+	struct hlist_node *next;
+} reloc;
+
+struct hlist_head {
+	struct hlist_node *first;
+} reloc;
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct super_block *d_sb;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
+} reloc;
+
+struct file_system_type {
+	const char *name;
+} reloc;
+
+struct rw_semaphore {
+	atomic_long_t count;
+	atomic_long_t owner;
+} reloc;
+
+struct mutex {
+	atomic_long_t owner;
+} reloc;
+
+struct semaphore {
+	unsigned long last_holder;
+} reloc;
+
+struct super_block {
+	u32 s_dev;
+	struct file_system_type *s_type;
+	struct dentry *s_root;
+	struct rw_semaphore s_umount;
+	char s_id[32];
+} reloc;
+
+struct address_space {
+	struct inode *host;
+	struct rw_semaphore invalidate_lock;
+	struct rw_semaphore i_mmap_rwsem;
+} reloc;
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	struct address_space *i_mapping;
+	unsigned long i_ino;
+	struct rw_semaphore i_rwsem;
+	struct hlist_head i_dentry;
+	struct address_space i_data;
+} reloc;
+
+struct mm_struct {
+	struct rw_semaphore mmap_lock;
+	struct task_struct *owner;
+} reloc;
+
+struct kmem_cache_order_objects {
+	unsigned int x;
+} reloc;
+
+struct kmem_cache {
+	const char *name;
+	unsigned int size;
+	struct kmem_cache_order_objects oo;
+} reloc;
+
+struct pt_regs {
+	unsigned long di;
+	unsigned long si;
+	unsigned long orig_ax;
+} reloc;
+
+struct signal_struct {
+	int group_exit_code;
+} reloc;
+
+struct thread_info {
+	u32 cpu;
+} reloc;
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	int on_cpu;
+	int on_rq;
+	int exit_state;
+	int exit_code;
+	unsigned int flags;
+	unsigned in_iowait : 1;
+	int pid;
+	int tgid;
+	struct task_struct *real_parent;
+	struct mm_struct *mm;
+	u64 start_time;
+	struct signal_struct *signal;
+	unsigned long blocker;
+	char comm[COMM_LEN];
+} reloc;
+
+struct work_struct {
+	void *func;
+} reloc;
+
+/* The registers as user space knows them: this layout does not change. */
+struct bpf_perf_event_data {
+	u64 regs[21];
+};
+#define REG_CS 17
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+	u64 session_id;
+	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#define PF_KTHREAD 0x00200000
+
+#endif

@@ -1,0 +1,324 @@
+//! Opens, sizes, loads and attaches the BPF programs.
+
+use std::collections::VecDeque;
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, IntoRawFd};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
+
+use crate::btf::Btf;
+use crate::error::Error;
+use crate::layout::{CpuArea, FsLayout, RawBig, RawEvent, RawOptions};
+use crate::sys::{self, SharedArray};
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/capture.bpf.o"));
+
+/// Tracepoints without which there is no capture.
+pub const REQUIRED: [&str; 5] =
+    ["sched_switch", "sched_waking", "sched_process_fork", "sched_process_exec", "sched_process_exit"];
+
+/// Programs that are only loaded if their tracepoint exists, and what is lost without.
+pub const OPTIONAL: [(&str, &str, &str); 18] = [
+    ("on_contention_begin", "contention_begin", "waits for locks"),
+    ("on_contention_end", "contention_end", "waits for locks"),
+    ("on_rename", "task_rename", "new names of threads"),
+    ("on_irq_handler_entry", "irq_handler_entry", "interrupts"),
+    ("on_irq_handler_exit", "irq_handler_exit", "interrupts"),
+    ("on_softirq_entry", "softirq_entry", "interrupts"),
+    ("on_softirq_exit", "softirq_exit", "interrupts"),
+    ("on_local_timer_entry", "local_timer_entry", "interrupts"),
+    ("on_local_timer_exit", "local_timer_exit", "interrupts"),
+    ("on_call_function_entry", "call_function_entry", "interrupts"),
+    ("on_call_function_exit", "call_function_exit", "interrupts"),
+    ("on_call_function_single_entry", "call_function_single_entry", "interrupts"),
+    ("on_call_function_single_exit", "call_function_single_exit", "interrupts"),
+    ("on_irq_work_entry", "irq_work_entry", "interrupts"),
+    ("on_irq_work_exit", "irq_work_exit", "interrupts"),
+    ("on_work", "workqueue_execute_start", "what kernel workers do"),
+    ("on_work_end", "workqueue_execute_end", "what kernel workers do"),
+    ("on_sample", "", ""),
+];
+
+/// What the programs are to be loaded with.
+pub struct Plan {
+    pub options: RawOptions,
+    pub events_per_cpu: usize,
+    pub bigs_per_cpu: usize,
+    pub cpus: usize,
+    /// Thread or process ids that the filter names.
+    pub wanted: Vec<u32>,
+    pub sample_hz: u32,
+    pub interrupts: bool,
+    pub work: bool,
+    pub contention: bool,
+    pub waking: bool,
+    pub xfs_detail: bool,
+    pub names: bool,
+}
+
+/// The programs, loaded; they run from `attach` on.
+pub struct Loaded {
+    object: Object,
+    links: Vec<Link>,
+    pub areas: Arc<SharedArray<CpuArea>>,
+    pub events: Arc<SharedArray<RawEvent>>,
+    pub bigs: Arc<SharedArray<RawBig>>,
+    pub cpus: usize,
+    pub events_per_cpu: usize,
+    pub bigs_per_cpu: usize,
+    /// What could not be attached, though it was wanted.
+    pub missing: Vec<String>,
+}
+
+/// The last words of libbpf, to be quoted if something fails.
+fn words() -> &'static Mutex<VecDeque<String>> {
+    static WORDS: OnceLock<Mutex<VecDeque<String>>> = OnceLock::new();
+    WORDS.get_or_init(|| Mutex::new(VecDeque::new()))
+}
+
+fn remember(_: PrintLevel, text: String) {
+    // its advice about RLIMIT_MEMLOCK follows any EPERM and is wrong on kernels that charge BPF memory to control groups
+    if text.contains("RLIMIT_MEMLOCK") || text.contains("ulimit") {
+        return;
+    }
+    if let Ok(mut words) = words().lock() {
+        if words.len() >= 40 {
+            words.pop_front();
+        }
+        words.push_back(text.trim_end().to_owned());
+    }
+}
+
+fn last_words() -> String {
+    let Ok(mut words) = words().lock() else { return String::new() };
+    let text: Vec<String> = words.drain(..).filter(|w| !w.is_empty()).collect();
+    let start = if std::env::var_os("PERFLOSS_DEBUG_BPF").is_some() {0} else {text.len().saturating_sub(6)};
+    text[start..].join(" | ")
+}
+
+/// Translates a failure of libbpf.
+fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
+    use libbpf_rs::ErrorKind;
+    let words = last_words();
+    if std::env::var_os("PERFLOSS_DEBUG_BPF").is_some() { eprintln!("{words}"); }
+    if error.kind() == ErrorKind::PermissionDenied && !words.contains("BEGIN PROG LOAD LOG") {
+        return Error::NotAllowed {
+            what: what.to_owned(),
+            remedy: "run as root, or grant CAP_BPF, CAP_PERFMON and CAP_SYS_RESOURCE to the binary (setcap cap_bpf,cap_perfmon,cap_sys_resource,cap_syslog,cap_sys_ptrace+ep); `perfloss doctor` says more".into(),
+        };
+    }
+    let why = if words.is_empty() { format!("{error}") } else { format!("{error} ({words})") };
+    Error::Bpf { what: what.to_owned(), why }
+}
+
+impl Loaded {
+    /// Loads the programs. Nothing is traced before [`Loaded::attach`].
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`] without the capabilities, [`Error::Unsupported`] without BTF or the scheduler's tracepoints.
+    pub fn load(btf: &Btf, mut plan: Plan) -> Result<(Loaded, Plan), Error> {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, remember)));
+        let names: Vec<&str> = REQUIRED.into_iter().chain(OPTIONAL.iter().map(|o| o.1)).collect();
+        let exist = btf.tracepoints(&names);
+        if let Some(i) = exist[..REQUIRED.len()].iter().position(|e| !e) {
+            return Err(Error::Unsupported {
+                missing: format!("it has no tracepoint {}", REQUIRED[i]),
+                remedy: "use a kernel built with CONFIG_TRACEPOINTS and CONFIG_DEBUG_INFO_BTF".into(),
+            });
+        }
+        let mut missing = Vec::new();
+        let open_error = |e: libbpf_rs::Error| bpf_error("opening the BPF programs", &e);
+        let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(open_error)?;
+
+        let irq = plan.interrupts
+            && ["irq_handler_entry", "softirq_entry", "local_timer_entry"].iter().all(|t| btf.has_tracepoint(t));
+        plan.options.irq_known = u8::from(irq);
+        plan.options.switch_has_state =
+            u8::from(btf.tracepoint_arguments("sched_switch").is_some_and(|n| n >= 4));
+
+        for mut prog in open.progs_mut() {
+            let name = prog.name().to_string_lossy().into_owned();
+            let optional = OPTIONAL.iter().position(|o| o.0 == name);
+            let exists = optional.is_none_or(|i| OPTIONAL[i].1.is_empty() || exist[REQUIRED.len() + i]);
+            let wanted = match name.as_str() {
+                "on_contention_begin" | "on_contention_end" => plan.contention,
+                "on_waking" => plan.waking,
+                "on_rename" | "on_exec" => plan.names,
+                "on_sample" => plan.sample_hz > 0,
+                "on_work" | "on_work_end" => plan.work,
+                n if n.starts_with("on_xfs") => plan.xfs_detail,
+                n if optional.is_some_and(|i| OPTIONAL[i].2 == "interrupts") => {
+                    debug_assert!(!n.is_empty());
+                    irq
+                }
+                _ => true,
+            };
+            if wanted && !exists
+                && let Some(i) = optional
+            {
+                missing.push(format!("no tracepoint {}: {} are not seen", OPTIONAL[i].1, OPTIONAL[i].2));
+            }
+            prog.set_autoload(wanted && exists);
+        }
+        plan.options.event_mask = (plan.events_per_cpu - 1) as u32;
+        plan.options.big_mask = (plan.bigs_per_cpu - 1) as u32;
+        let mut options_set = false;
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let entries = match name.as_str() {
+                "areas" => plan.cpus,
+                "events" => plan.cpus * plan.events_per_cpu,
+                "bigs" => plan.cpus * plan.bigs_per_cpu,
+                n if n.ends_with(".rodata") => {
+                    let Some(value) = map.initial_value_mut() else { continue };
+                    let bytes = sys::bytes_of(&plan.options);
+                    if value.len() != bytes.len() {
+                        return Err(Error::Bpf {
+                            what: "setting the options".into(),
+                            why: format!("{} bytes, not {}", value.len(), bytes.len()),
+                        });
+                    }
+                    value.copy_from_slice(bytes);
+                    options_set = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            map.set_max_entries(entries as u32).map_err(open_error)?;
+        }
+        if !options_set {
+            return Err(Error::Bpf { what: "setting the options".into(), why: "no section for them".into() });
+        }
+        let object = open.load().map_err(|e| bpf_error("loading the BPF programs", &e))?;
+        let mapped = |name: &str| {
+            object
+                .maps()
+                .find(|m| m.name() == name)
+                .ok_or_else(|| Error::Bpf { what: "mapping the buffers".into(), why: format!("no map {name}") })
+        };
+        let shared_error = |e| Error::io("mapping the buffers", e);
+        let areas = SharedArray::new(mapped("areas")?.as_fd(), plan.cpus).map_err(shared_error)?;
+        let events = SharedArray::new(mapped("events")?.as_fd(), plan.cpus * plan.events_per_cpu)
+            .map_err(shared_error)?;
+        let bigs =
+            SharedArray::new(mapped("bigs")?.as_fd(), plan.cpus * plan.bigs_per_cpu).map_err(shared_error)?;
+        for cpu in 0..plan.cpus {
+            let seed = (cpu as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            areas.write(cpu, CpuArea { shift: plan.options.base_shift, rand: seed, ..CpuArea::default() });
+        }
+        let wanted = mapped("wanted")?;
+        for id in &plan.wanted {
+            wanted
+                .update(sys::bytes_of(id), &[1], MapFlags::ANY)
+                .map_err(|e| bpf_error("setting the filter", &e))?;
+        }
+        let loaded = Loaded {
+            links: Vec::new(),
+            areas: Arc::new(areas),
+            events: Arc::new(events),
+            bigs: Arc::new(bigs),
+            cpus: plan.cpus,
+            events_per_cpu: plan.events_per_cpu,
+            bigs_per_cpu: plan.bigs_per_cpu,
+            missing,
+            object,
+        };
+        Ok((loaded, plan))
+    }
+
+    /// Attaches all programs: from now on events are recorded.
+    ///
+    /// # Errors
+    /// If a program that cannot be done without is refused.
+    pub fn attach(&mut self, sample_hz: u32) -> Result<(), Error> {
+        let mut links = Vec::new();
+        let mut missing = Vec::new();
+        for prog in self.object.progs_mut() {
+            let name = prog.name().to_string_lossy().into_owned();
+            let section = prog.section().to_string_lossy().into_owned();
+            if !prog.autoload() || section.starts_with("iter") || section == "perf_event" {
+                continue;
+            }
+            match prog.attach() {
+                Ok(link) => links.push(link),
+                Err(_) if section.starts_with("raw_tp") => missing.push(format!(
+                    "no tracepoint {}: buffer locks of XFS are only seen when they are waited for",
+                    section.trim_start_matches("raw_tp/")
+                )),
+                Err(e) => return Err(bpf_error(&format!("attaching {name}"), &e)),
+            }
+        }
+        if sample_hz > 0
+            && let Some(prog) = self.object.progs_mut().find(|p| p.name() == "on_sample")
+        {
+            for cpu in crate::machine::online_cpus() {
+                match sys::open_cpu_clock(u32::from(cpu), sample_hz) {
+                    Ok(fd) => {
+                        // the link closes the descriptor
+                        let link = prog
+                            .attach_perf_event(fd.into_raw_fd())
+                            .map_err(|e| bpf_error("attaching the sampling clock", &e))?;
+                        links.push(link);
+                    }
+                    Err(e) => {
+                        missing.push(format!("no samples of running code on CPU {cpu}: {e}"));
+                        break;
+                    }
+                }
+            }
+        }
+        self.links.append(&mut links);
+        self.missing.append(&mut missing);
+        Ok(())
+    }
+
+    /// Runs one of the task iterators and returns what it wrote.
+    ///
+    /// # Errors
+    /// If it cannot be created or read.
+    pub fn iterate(&self, program: &str) -> Result<Vec<u8>, Error> {
+        let what = "reading the tasks";
+        let prog = self
+            .object
+            .progs_mut()
+            .find(|p| p.name() == program)
+            .ok_or_else(|| Error::Bpf { what: what.into(), why: format!("no program {program}") })?;
+        let link = prog.attach().map_err(|e| bpf_error(what, &e))?;
+        let iter = Iter::new(&link).map_err(|e| bpf_error(what, &e))?;
+        sys::read_iterator(iter).map_err(|e| Error::io(what, e))
+    }
+
+    /// Tells the programs where members of file systems' structures are.
+    ///
+    /// # Errors
+    /// If the map cannot be written.
+    pub fn set_layout(&self, layout: &FsLayout) -> Result<(), Error> {
+        let map = self
+            .object
+            .maps()
+            .find(|m| m.name() == "layouts")
+            .ok_or_else(|| Error::Bpf { what: "describing file systems".into(), why: "no map".into() })?;
+        map.update(sys::bytes_of(&0u32), sys::bytes_of(layout), MapFlags::ANY)
+            .map_err(|e| bpf_error("describing file systems", &e))
+    }
+
+    /// Events that were not seen because a program was interrupted by itself.
+    pub fn recursion_misses(&self) -> u64 {
+        self.object.progs_mut().filter(|p| p.autoload()).map(|p| sys::recursion_misses(p.as_fd())).sum()
+    }
+
+    /// Stops recording. What is in the rings stays there.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+}
+
+/// Offsets within one CPU's area that the reader writes.
+pub const TAIL: usize = offset_of!(CpuArea, tail);
+pub const BIG_TAIL: usize = offset_of!(CpuArea, big_tail);
+/// Offsets of the numbers by which records are published.
+pub const EVENT_SEQ: usize = offset_of!(RawEvent, seq);
+pub const BIG_SEQ: usize = offset_of!(RawBig, seq);
+
+const _: () = assert!(size_of::<RawEvent>() == 32);

@@ -1,0 +1,57 @@
+//! Facts about the machine that a capture needs.
+
+use std::fs;
+
+/// Parses a list as the kernel writes it (`0-3,8`).
+pub fn parse_cpu_list(list: &str) -> Vec<u16> {
+    let mut cpus = Vec::new();
+    for part in list.trim().split(',').filter(|p| !p.is_empty()) {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(from), Ok(to)) = (from.parse::<u16>(), to.parse::<u16>()) {
+            cpus.extend(from..=to);
+        }
+    }
+    cpus
+}
+
+/// The CPUs that are online.
+pub fn online_cpus() -> Vec<u16> {
+    let cpus = parse_cpu_list(&fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default());
+    if cpus.is_empty() { vec![0] } else { cpus }
+}
+
+/// One more than the highest number that a CPU can have.
+pub fn possible_cpus() -> usize {
+    let cpus = parse_cpu_list(&fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default());
+    cpus.iter().max().map_or(1, |m| usize::from(*m) + 1)
+}
+
+/// The CPUs that this process may use.
+pub fn allowed_cpus() -> Vec<u16> {
+    fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|s| {
+            s.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:").map(parse_cpu_list))
+        })
+        .unwrap_or_else(online_cpus)
+}
+
+/// The name of a block device by its number; `8:1` if it has none.
+pub fn device_name(major: u32, minor: u32) -> String {
+    fs::read_link(format!("/sys/dev/block/{major}:{minor}"))
+        .ok()
+        .and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()))
+        .unwrap_or_else(|| format!("{major}:{minor}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_cpu_list("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(parse_cpu_list(""), [] as [u16; 0]);
+        assert_eq!(parse_cpu_list("nonsense"), [] as [u16; 0]);
+    }
+}
