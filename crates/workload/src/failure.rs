@@ -117,7 +117,6 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    #[allow(dead_code)] // used by readdir, which follows
     /// Something that no system call reported.
     pub(crate) const fn new(what: &'static str) -> Self {
         Fault { what, errno: None }

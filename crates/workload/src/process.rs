@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -161,17 +161,7 @@ impl Runner {
     fn spawn_and_wait(&mut self, launch: &Launch) -> Result<i32, Failure> {
         let pid = spawn(launch, &self.actions, &self.attributes)
             .map_err(|e| Failure::new("cannot start").at(launch.line()).errno(e))?;
-        let mut status = 0;
-        loop {
-            // SAFETY: `status` is a valid place for the status; the child is ours and not yet waited for.
-            if unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid {
-                return Ok(status);
-            }
-            let errno = std::io::Error::last_os_error();
-            if errno.raw_os_error() != Some(libc::EINTR) {
-                return Err(Failure::new("cannot wait for").at(launch.line()).io(&errno));
-            }
-        }
+        wait_for(pid).map_err(|e| Failure::new("cannot wait for").at(launch.line()).io(&e))
     }
 }
 
@@ -310,4 +300,56 @@ pub(crate) fn raise_file_limit() {
         rustix::process::Resource::Nofile,
         rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
     );
+}
+
+/// A process that a task started beside itself.
+pub(crate) struct Partner(libc::pid_t);
+
+/// Forks a partner that closes the descriptors `ours`, does `body` and ends. It dies with the task.
+pub(crate) fn fork_partner(ours: [RawFd; 2], body: impl FnOnce()) -> Result<Partner, Failure> {
+    let task = rustix::process::getpid();
+    // SAFETY: the child calls only what is safe after a fork: `body` is system calls, as the callers see to.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: closes the child's copies of the task's descriptors, which the child never uses.
+            ours.iter().for_each(|&fd| unsafe {
+                libc::close(fd);
+            });
+            let follows =
+                rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+            if follows.is_ok() && rustix::process::getppid() == Some(task) {
+                body();
+            }
+            // SAFETY: leaves without running anything of the task's.
+            unsafe { libc::_exit(0) }
+        }
+        -1 => Err(Failure::new("cannot start a partner (fork)").io(&std::io::Error::last_os_error())),
+        pid => Ok(Partner(pid)),
+    }
+}
+
+impl Partner {
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait(self) -> Result<(), Failure> {
+        match wait_for(self.0) {
+            Ok(0) => Ok(()),
+            Ok(status) => Err(Failure::new(format!("the partner: {}", describe_status(status)))),
+            Err(error) => Err(Failure::new("cannot wait for the partner").io(&error)),
+        }
+    }
+}
+
+/// Waits for a child's end and returns its status.
+fn wait_for(pid: libc::pid_t) -> std::io::Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a valid place for the status; the child is ours and not yet waited for.
+        if unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid {
+            return Ok(status);
+        }
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINTR) {
+            return Err(error);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-use super::place::{c_path, make_own_dirs, own_dir, remove_file, remove_own_dirs};
+use super::place::{c_path, make_own_dirs, own_dir, remove_file, remove_own_dirs, task_file};
 use super::{BuiltIn, Looped};
 use crate::failure::Named;
 use crate::{Failure, Place, Prepared};
@@ -26,7 +26,7 @@ fn prepare(place: &Place, own: bool) -> Result<Box<dyn Prepared>, Failure> {
     }
     let path = move |place: &Place, task: u32| match own {
         true => own_dir(place, task).join("file"),
-        false => place.dir.join(format!("file.{task}")),
+        false => task_file(place, task),
     };
     Ok(Box::new(Looped {
         shared: place.clone(),

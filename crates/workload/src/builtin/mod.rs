@@ -2,13 +2,17 @@
 
 mod cc;
 mod create_unlink;
+mod files;
+mod ipc;
+mod names;
 pub(crate) mod place;
+mod system;
 
 use crate::failure::Fault;
 use crate::{Failure, Meter, Modes, Needs, Place, Prepared, Workload};
 
 /// Every family of built-in workloads: to add one is to add a file and a line.
-const FAMILIES: &[&[BuiltIn]] = &[cc::ALL, create_unlink::ALL];
+const FAMILIES: &[&[BuiltIn]] = &[cc::ALL, create_unlink::ALL, names::ALL, files::ALL, ipc::ALL, system::ALL];
 
 /// All built-in workloads, in the order in which a list shows them.
 pub fn registry() -> Vec<Box<dyn Workload>> {

@@ -13,6 +13,11 @@ pub(crate) fn own_dir(place: &Place, task: u32) -> PathBuf {
     place.dir.join(format!("own.{task}"))
 }
 
+/// A file of a task's own in the shared directory.
+pub(crate) fn task_file(place: &Place, task: u32) -> PathBuf {
+    place.dir.join(format!("file.{task}"))
+}
+
 /// Makes the directories of all tasks' own.
 pub(crate) fn make_own_dirs(place: &Place) -> Result<(), Failure> {
     for task in 0..place.tasks {
@@ -26,10 +31,14 @@ pub(crate) fn make_own_dirs(place: &Place) -> Result<(), Failure> {
 /// Removes the directories of all tasks' own, with whatever is in them.
 pub(crate) fn remove_own_dirs(place: &Place) -> Result<(), Failure> {
     for task in 0..place.tasks {
-        let dir = own_dir(place, task);
-        gone(fs::remove_dir_all(&dir), &dir)?;
+        remove_dir(&own_dir(place, task))?;
     }
     Ok(())
+}
+
+/// Removes a directory with whatever is in it; one that is not there is fine.
+pub(crate) fn remove_dir(dir: &Path) -> Result<(), Failure> {
+    gone(fs::remove_dir_all(dir), dir)
 }
 
 /// Removes a file; one that is not there is fine.
