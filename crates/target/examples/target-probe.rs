@@ -5,13 +5,14 @@
 //! ```
 //!
 //! JOB is a `Job` as JSON. It prints what was made as one line of JSON, then what the script prints.
+//! `target-probe check TARGET` prints what [`Spec::check`] says about a target.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use serde::Deserialize;
-use target::{Cleanup, Layout, Namespace, Settings, Spec};
+use target::{Caps, Cleanup, Layout, Namespace, Settings, Spec};
 
 #[derive(Deserialize)]
 struct Job {
@@ -22,10 +23,19 @@ struct Job {
     keep_visible: Vec<PathBuf>,
     script: String,
     leave: bool,
+    fresh_proc: bool,
 }
 
 fn main() -> ExitCode {
     let job = std::env::args().nth(1).unwrap_or_default();
+    if job == "check" {
+        let target = std::env::args().nth(2).unwrap_or_default();
+        match target.parse::<Spec>().and_then(|spec| spec.check(Caps::here(), &Settings::default())) {
+            Ok(()) => println!("possible"),
+            Err(error) => println!("{error}"),
+        }
+        return ExitCode::SUCCESS;
+    }
     match serde_json::from_str::<Job>(&job).map_err(|error| error.to_string()).and_then(|job| run(&job)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(line) => {
@@ -42,7 +52,7 @@ fn run(job: &Job) -> Result<(), String> {
         settings: &job.settings,
         outside: job.outside,
         cleanup: &job.cleanup,
-        fresh_proc: true,
+        fresh_proc: job.fresh_proc,
         sources: Some(&mut write),
         keep_visible: &job.keep_visible,
     };

@@ -377,4 +377,13 @@ mod tests {
         cleanup.run().unwrap();
         assert!(!ours.exists());
     }
+
+    #[test]
+    fn an_image_where_files_without_names_cannot_be_made_has_no_name_either() {
+        let home = tempfile::tempdir().unwrap();
+        let mut cleanup = Cleanup::default();
+        let file = cleanup.plan_in(home.path()).unwrap().create_unlinked_file().unwrap();
+        assert_eq!(file.metadata().unwrap().nlink(), 0);
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+    }
 }

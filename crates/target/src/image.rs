@@ -91,12 +91,18 @@ pub(crate) fn size(fs: &str, wanted: Option<u64>, least: u64, settings: &Setting
             (stat.f_bavail * stat.f_frsize, shown(directory), "give a smaller size=, or another --medium DIR")
         }
     };
-    let needed = wanted.or(settings.size).unwrap_or_else(|| DEFAULT_SIZE.min(free / 2).max(least));
+    let needed = wanted.or(settings.size).unwrap_or_else(|| default_size(free).max(least));
     if needed > free {
         let what = format!("{fs}'s image");
         return Err(Error::Space { what, place, needed, free, way_out: way_out.to_owned() });
     }
     Ok(needed.div_ceil(MIB) * MIB)
+}
+
+/// Half of what is free, at most [`DEFAULT_SIZE`]. A power of two, so that all targets of a run get the same although
+/// each of them takes a little.
+fn default_size(free: u64) -> u64 {
+    (free / 2).checked_ilog2().map_or(0, |log| DEFAULT_SIZE.min(1 << log))
 }
 
 /// A file without a name in a directory of the machine.
@@ -107,5 +113,18 @@ fn unnamed_file(directory: &Path, cleanup: &Cleanup) -> Result<File, Error> {
         // The file system below cannot make files without a name; kernels that do not know the flag see a directory.
         Err(Errno::OPNOTSUPP | Errno::ISDIR) => cleanup.entry_in(directory)?.create_unlinked_file(),
         Err(errno) => Err(Error::directory(directory, reason(&io::Error::from(errno)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_of_one_run_have_the_same_size_though_memory_shrinks() {
+        assert_eq!(default_size(64 << 30), DEFAULT_SIZE);
+        assert_eq!(default_size(7_900 << 20), 2 << 30);
+        assert_eq!(default_size(7_000 << 20), 2 << 30);
+        assert_eq!(default_size(0), 0);
     }
 }

@@ -1,5 +1,6 @@
 //! Paths that the user named and that the target on `/tmp` would hide.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -64,6 +65,8 @@ pub(crate) fn show(kept: Vec<Kept>) -> Result<Vec<PathBuf>, Error> {
 
 fn make_mountpoint(path: &Path, directory: bool) -> Result<(), String> {
     let say = |error: io::Error| format!("no place for it could be made: {error}");
+    // A link of the machine may lead into /tmp, where nothing is now.
+    let path = &resolve(path).map_err(say)?;
     let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"));
     // Whatever is made has to be made in the target and never in a directory of the machine.
     let on = |path: &Path| mountinfo::mount_id(path).map_err(|error| error.to_string());
@@ -77,4 +80,52 @@ fn make_mountpoint(path: &Path, directory: bool) -> Result<(), String> {
     let parent = path.parent().ok_or("it has no parent")?;
     fs::create_dir_all(parent).map_err(say)?;
     if directory { fs::create_dir(path) } else { fs::File::create_new(path).map(|_| ()) }.map_err(say)
+}
+
+/// The path without symbolic links, as far as it exists.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    const MOST_LINKS: u32 = 40;
+    let mut links = 0;
+    let mut done = PathBuf::from("/");
+    let mut rest: Vec<OsString> = path.components().rev().map(|part| part.as_os_str().to_owned()).collect();
+    while let Some(part) = rest.pop() {
+        if part == ".." {
+            done.pop();
+            continue;
+        }
+        // An absolute part, as the first of a path or of a link is, replaces all before it.
+        let next = done.join(&part);
+        if !next.is_symlink() {
+            done = next;
+            continue;
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        let to = fs::read_link(&next)?;
+        rest.extend(to.components().rev().map(|part| part.as_os_str().to_owned()));
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn links_are_followed_even_when_nothing_is_behind_them() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        fs::create_dir(home.join("a")).unwrap();
+        symlink("../missing", home.join("a/relative")).unwrap();
+        symlink("/nowhere/at/all", home.join("absolute")).unwrap();
+        symlink("loop", home.join("loop")).unwrap();
+        assert_eq!(resolve(&home.join("a/relative/x")).unwrap(), home.join("missing/x"));
+        assert_eq!(resolve(&home.join("absolute/x")).unwrap(), Path::new("/nowhere/at/all/x"));
+        assert_eq!(resolve(&home.join("a")).unwrap(), home.join("a"));
+        assert!(resolve(&home.join("loop")).is_err());
+    }
 }

@@ -6,6 +6,10 @@
 //! is named by a [`Cleanup`] before it is created; all else vanishes with the namespace, even after SIGKILL.
 //!
 //! Only this crate mounts. It starts no tasks (only mkfs), prints nothing and knows no workloads.
+//!
+//! # How targets are written
+//!
+#![doc = concat!("```text\n", include_str!("syntax.txt"), "```")]
 
 mod check;
 mod cleanup;
@@ -35,6 +39,7 @@ pub use facts::Facts;
 pub use machine::Caps;
 pub use place::{Layout, Namespace, Place, WriteSources, enter, enter_plain};
 pub use scratch::Scratch;
+pub use size::parse as parse_size;
 pub use spec::{Remedy, Spec, parse_list};
 pub use syntax::SYNTAX_HELP;
 

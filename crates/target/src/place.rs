@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, chmod, openat, syncfs};
 use rustix::mount::{MountFlags, mount_bind, mount_remount};
+use rustix::process::umask;
 use serde::{Deserialize, Serialize};
 
 use crate::cleanup::Cleanup;
@@ -94,6 +95,14 @@ pub fn enter(layout: Layout<'_>) -> Result<Place, Error> {
         return Err(Error::NotIsolated);
     }
     root::isolate()?;
+    // Everybody may look at what is made here, whatever the caller's umask.
+    let callers = umask(Mode::from_raw_mode(0o022));
+    let place = make_and_cover(layout);
+    umask(callers);
+    place
+}
+
+fn make_and_cover(layout: Layout<'_>) -> Result<Place, Error> {
     let cwd = env::current_dir().ok();
     let kept = keep::take(&paths_to_keep(layout.keep_visible, cwd.as_deref()))?;
     let (made, mut facts) = make(layout.spec, layout.settings, layout.cleanup)?;

@@ -1,7 +1,7 @@
 //! A private place for intermediate files that leaves nothing behind.
 
 use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, makedev, mknodat};
@@ -50,7 +50,8 @@ impl Scratch {
         Ok(Self { path: entry.path(), mount: None, cleanup })
     }
 
-    /// Where it is. Valid in this process and in programs that it starts, while this lives.
+    /// Where it is. Valid in this process and in programs that it starts, while this lives and they see the same
+    /// `/proc`; in a new PID namespace with a `/proc` of its own, use [`mount`](Self::mount).
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -72,6 +73,13 @@ impl Scratch {
         )
         .context(|| format!("make a node for block device {major}:{minor}"))?;
         Ok(path)
+    }
+}
+
+impl Scratch {
+    /// The better kind's root directory, which a forked process can use whatever it mounts; `None` for a directory.
+    pub fn mount(&self) -> Option<BorrowedFd<'_>> {
+        self.mount.as_ref().map(AsFd::as_fd)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sizes in bytes, as people write them.
 
 /// Reads `512`, `64k`, `2G`, `1.5G`, `300MiB`; units are powers of 1024. `None` for anything else and for what does not fit.
-pub(crate) fn parse(text: &str) -> Option<u64> {
+pub fn parse(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.to_ascii_lowercase();

@@ -190,9 +190,13 @@ impl Made {
             made.add(&*fs, key, syntax::text(value), whole)?;
             match more {
                 Some(more) => rest = more,
-                None => return Ok(made),
+                None => break,
             }
         }
+        if made.option("device").is_some() && made.option("size").is_some() {
+            return Err(wrong(whole, "the size of the device counts: leave size or device away"));
+        }
+        Ok(made)
     }
 
     fn add(&mut self, fs: &dyn FileSystem, key: String, value: String, whole: &str) -> Result<(), Error> {

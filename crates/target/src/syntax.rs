@@ -3,34 +3,7 @@
 use crate::error::Error;
 
 /// The target syntax with examples, for the terminal.
-pub const SYNTAX_HELP: &str = "\
-A target is the place that a workload runs in:
-
-  NAME                    a file system made for the run: xfs, ext4, btrfs, tmpfs, f2fs, ...
-  NAME:OPTION+OPTION      the same with options, each NAME=VALUE, separated by +
-  overlay:TARGET          overlay; lower, upper and work directories are on the target that follows
-  /some/dir  ./dir        an existing directory; anything with a slash (works without root)
-
---on takes several, separated by commas, and may be repeated. Options of every file system:
-
-  size=SIZE               size of the image (default 4G, less where there is less memory or disk)
-  mount=OPTIONS           mount options; may be repeated; several separated by commas need quotes
-  mkfs=ARGUMENTS          arguments for mkfs, split at spaces; may be repeated; no shell sees them
-  device=/dev/NAME        format this block device instead of an image; needs --allow-format
-
-`perfloss list` shows the options of each file system. Sizes are 512, 64k, 300M, 2G.
-
-Double quotes keep a comma, a plus or a space together, and a backslash keeps the next character: put the
-whole argument in single quotes for the shell.
-
-  --on xfs,ext4,btrfs,tmpfs
-  --on xfs,xfs:agcount=32,xfs:agcount=32+size=8G
-  --on ext4:journal=off --on overlay:ext4:journal=off
-  --on 'xfs:mkfs=-m reflink=0 -i size=1024'
-  --on 'xfs:mount=\"noatime,logbsize=256k\"+agcount=8'
-  --on xfs:mount=noatime+mount=logbsize=256k
-  --on /mnt/data,'\"/mnt/a, b\"'
-";
+pub const SYNTAX_HELP: &str = include_str!("syntax.txt");
 
 /// A character, and whether quotes or a backslash took its special meaning away.
 pub(crate) type Char = (char, bool);

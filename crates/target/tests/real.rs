@@ -1,5 +1,7 @@
 //! Targets made for real, as root. Each is in namespaces of its own; nothing may be left behind.
 
+#![allow(clippy::unwrap_used, reason = "a test helper fails by panicking")]
+
 mod common;
 
 use std::fs;
@@ -166,14 +168,16 @@ fn an_image_can_lie_on_a_disk_and_leaves_no_file() {
 }
 
 #[test]
-fn an_image_can_lie_where_files_without_names_cannot_be_made() {
-    let disk = tempfile::tempdir_in("/tmp").unwrap();
-    // FAT knows no O_TMPFILE; here the overlay with a read-only upper file system stands for such: procfs will do.
-    let settings = Settings { medium: Some("/proc/self".into()), ..Settings::default() };
-    let caps = Caps::here();
-    let error = "ext4".parse::<Spec>().unwrap().check(caps, &settings).unwrap_err();
-    assert!(!error.to_string().contains('\n'), "{error}");
-    drop(disk);
+fn a_medium_that_cannot_be_used_gives_one_line() {
+    let check =
+        |settings: &Settings| "ext4".parse::<Spec>().unwrap().check(Caps::here(), settings).unwrap_err();
+    let medium = |path: &str| Settings { medium: Some(path.into()), ..Settings::default() };
+    assert_eq!(check(&medium("/no such")).to_string(), "directory \"/no such\": it does not exist");
+    assert_eq!(check(&medium("/etc/passwd")).to_string(), "directory /etc/passwd: it is not a directory");
+    let settings = Settings { size: Some(1 << 60), ..Settings::default() };
+    let line = check(&settings).to_string();
+    assert!(line.starts_with("ext4's image needs 1024 PiB and memory has "), "{line}");
+    assert!(line.ends_with("free: give a smaller size=, or a disk with --medium DIR"), "{line}");
 }
 
 #[test]
@@ -196,7 +200,7 @@ fn a_refused_mount_option_gives_one_line_with_its_reason() {
 
 #[test]
 fn a_target_that_is_still_in_use_cannot_be_left_silently() {
-    let line = Job::new("ext4", "sleep 60 < /tmp > /dev/null 2>&1 &").fail();
+    let line = Job::new("ext4", "exec 3< /tmp; sleep 60 > /dev/null 2>&1 &").fail();
     assert!(line.contains("unmount /tmp") && line.contains("still uses it"), "{line}");
 }
 
@@ -253,4 +257,86 @@ fn a_directory_without_privileges_gives_a_private_directory() {
     assert!(!dir.exists() && !src.exists());
     let refused = target::enter_plain(&"xfs".parse().unwrap(), &cleanup, None).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotAllowed);
+}
+
+/// Runs the probe in a machine with another root directory: a tmpfs that shows the real one's entries.
+fn in_another_root(spec: &str, prepare: &str, script: &str) -> String {
+    let job = Job::new(spec, script);
+    // In $ROOT everything of the machine but /tmp; `prepare` adds what is special.
+    let root = format!(
+        "set -eu
+        mount --make-rprivate /
+        ROOT=/mnt
+        mount -t tmpfs -o mode=755 none $ROOT
+        for entry in /*; do
+            name=${{entry#/}}
+            if [ $name = tmp ] || [ $name = mnt ] || [ $name = perfloss ] || [ $name = src ]; then continue; fi
+            if [ -L $entry ]; then cp -P $entry $ROOT/; continue; fi
+            if [ ! -d $entry ]; then continue; fi
+            mkdir $ROOT/$name
+            mount --rbind $entry $ROOT/$name
+        done
+        {prepare}
+        exec chroot $ROOT \"$@\""
+    );
+    let output = job.start_in(&["unshare", "--mount", "sh", "-c", &root, "sh"]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+#[test]
+fn a_machine_with_src_and_perfloss_directories_keeps_both() {
+    let prepare = "mkdir $ROOT/tmp $ROOT/src $ROOT/perfloss; echo theirs > $ROOT/src/mine; echo theirs > $ROOT/perfloss/mine";
+    let said =
+        in_another_root("ext4", prepare, "cat /src/mine /perfloss/mine; cat /perfloss.1/src/src0.c; ls /src");
+    let lines = lines(&said);
+    assert_eq!(lines[1..3], ["theirs", "theirs"], "{said}");
+    assert!(lines[3].starts_with("int main"), "{said}");
+    assert_eq!(lines[4..], ["mine"], "{said}");
+}
+
+#[test]
+fn links_from_and_to_tmp_do_not_matter() {
+    // /tmp -> /disk/temporary
+    let prepare =
+        "mkdir -p $ROOT/disk/temporary; ln -s disk/temporary $ROOT/tmp; echo theirs > $ROOT/disk/temporary/x";
+    let script = "stat -f -c %T /tmp; cat /disk/temporary/x; test ! -e /tmp/x";
+    let said = in_another_root("tmpfs", prepare, script);
+    assert_eq!(lines(&said)[1..], ["tmpfs", "theirs"]);
+    // /scratch -> /tmp, and no /tmp at all
+    let said = in_another_root("btrfs", "ln -s tmp $ROOT/scratch", "stat -f -c %T /scratch/.");
+    assert_eq!(lines(&said)[1..], ["btrfs"]);
+}
+
+#[test]
+fn a_path_named_through_a_link_to_tmp_stays_visible() {
+    let home = tempfile::tempdir_in("/var/tmp").unwrap();
+    let link = home.path().join("link");
+    let real = tempfile::tempdir_in("/tmp").unwrap();
+    fs::write(real.path().join("file"), "named").unwrap();
+    std::os::unix::fs::symlink(real.path(), &link).unwrap();
+    let mut job = Job::new("ext4", &format!("cat '{}/file'", link.display()));
+    job.keep_visible = vec![link.join("file")];
+    assert_eq!(job.succeed().1, "named");
+}
+
+#[test]
+fn the_umask_of_the_caller_does_not_shut_others_out() {
+    let job = Job::new("overlay:tmpfs", "stat -c %a / /tmp /perfloss /perfloss/src");
+    let output = job.start_in(&["sh", "-c", "umask 077; exec \"$@\"", "sh"]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(
+        lines(&said)[1..],
+        ["755", "1777", "755", "755"],
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_mount_namespace_without_a_pid_namespace_is_enough() {
+    let mut job = Job::new("ext4", "test -d /proc/$$; stat -f -c %T /tmp; test $$ -gt 20");
+    job.pid_namespace = false;
+    assert_eq!(job.succeed().1, "ext2/ext3\n");
 }

@@ -1,12 +1,16 @@
 //! Runs targets for real: each in a process that is alone in its own mount and PID namespace.
 
 #![allow(clippy::unwrap_used, reason = "a test helper fails by panicking")]
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use target::{Cleanup, Facts, Namespace, Settings, Spec};
 
 /// The environment variable by which processes of a test are found.
@@ -21,6 +25,7 @@ pub struct Job {
     pub leave: bool,
     pub cwd: PathBuf,
     pub cleanup: Cleanup,
+    pub pid_namespace: bool,
     mark: String,
 }
 
@@ -49,10 +54,25 @@ impl Job {
         let mark = mark.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "");
         let keep_visible = Vec::new();
         let cwd = PathBuf::from("/");
-        Self { spec, settings, keep_visible, script: script.to_owned(), leave: true, cwd, cleanup, mark }
+        Self {
+            spec,
+            settings,
+            keep_visible,
+            script: script.to_owned(),
+            leave: true,
+            cwd,
+            cleanup,
+            pid_namespace: true,
+            mark,
+        }
     }
 
     pub fn start(&self) -> Child {
+        self.start_in(&[])
+    }
+
+    /// Starts it behind the words of another command.
+    pub fn start_in(&self, before: &[&str]) -> Child {
         let job = serde_json::json!({
             "spec": self.spec,
             "settings": self.settings,
@@ -61,13 +81,20 @@ impl Job {
             "keep_visible": self.keep_visible,
             "script": self.script,
             "leave": self.leave,
+            "fresh_proc": self.pid_namespace,
         });
-        Command::new("unshare")
-            .args(["--mount", "--propagation", "unchanged", "--pid", "--fork", "--kill-child"])
-            .arg(probe())
-            .arg(job.to_string())
+        let mut words: Vec<OsString> = before.iter().map(OsString::from).collect();
+        words.extend(["unshare", "--mount", "--propagation", "unchanged"].map(OsString::from));
+        if self.pid_namespace {
+            words.extend(["--pid", "--fork", "--kill-child"].map(OsString::from));
+        }
+        words.extend([probe().into(), job.to_string().into()]);
+        Command::new(&words[0])
+            .args(&words[1..])
             .env(MARK, &self.mark)
+            .env("PROBE", probe())
             .current_dir(&self.cwd)
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -114,6 +141,14 @@ impl Job {
             })
         });
     }
+}
+
+/// SIGKILL for a started job and everything that it started, at one moment. (unshare's own `--kill-child` leaves a
+/// gap: a child whose parent dies before it asked for the signal lives on.)
+pub fn kill(mut child: Child) {
+    let group = Pid::from_child(&child);
+    kill_process_group(group, Signal::KILL).unwrap();
+    child.wait().unwrap();
 }
 
 /// Waits for something that has to come true soon.
