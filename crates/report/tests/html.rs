@@ -34,7 +34,10 @@ fn the_policy_names_the_hash_of_the_script_that_is_there() {
     let script = page.rsplit("<script>").next().unwrap();
     let script = &script[..script.find("</script>").unwrap()];
     let hash = base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(script));
-    assert!(page.contains(&format!("script-src 'sha256-{hash}'")) || page.contains(&format!("script-src &#39;sha256-{hash}&#39;")));
+    assert!(
+        page.contains(&format!("script-src 'sha256-{hash}'"))
+            || page.contains(&format!("script-src &#39;sha256-{hash}&#39;"))
+    );
 }
 
 #[test]
@@ -47,9 +50,7 @@ fn hostile_names_stay_text() {
     assert!(!page.contains("href=\"javascript:"));
     assert!(page.chars().all(|c| c == '\n' || !c.is_control()));
     assert!(!page.contains('\u{202e}'));
-    for (i, _) in page.match_indices("NaN") {
-        panic!("NaN in the page: {}", &page[i.saturating_sub(80)..i + 20]);
-    }
+    assert!(!page.contains("NaN"));
     for word in ["=\"inf", "=\"-inf", "inf%", " inf,"] {
         assert!(!page.contains(word), "{word}");
     }

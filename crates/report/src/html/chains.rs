@@ -176,9 +176,9 @@ fn edge(e: &ChainEdge, layout: &Layout, top: f64) -> Markup {
     let (x0, x1) = (ax + BOX_WIDTH / 2.0, bx + BOX_WIDTH / 2.0);
     let (y0, y1) = if down { (ay + BOX_HEIGHT, by) } else { (ay, by + BOX_HEIGHT) };
     let bend = if !down {
-        BOX_WIDTH * 0.35
+        BOX_WIDTH * 0.6
     } else if layers > 1.0 {
-        -(BOX_WIDTH / 2.0 + 34.0)
+        -(BOX_WIDTH / 2.0 + 34.0) / 0.75
     } else {
         0.0
     };
@@ -204,7 +204,8 @@ fn edge(e: &ChainEdge, layout: &Layout, top: f64) -> Markup {
         g.edge {
             path d=(path) style=(format!("fill:none;stroke:var(--soft);stroke-width:{width:.1};stroke-opacity:.55")) {}
             polygon points=(format!("{},{} {},{} {},{}", n(x1), n(y1), n(x1 - 5.0), n(y1 + tip), n(x1 + 5.0), n(y1 + tip))) style="fill:var(--soft)" {}
-            text x=(n(mx + 8.0)) y=(n(my + 4.0)) style="paint-order:stroke;stroke:var(--bg);stroke-width:4px" { (label) }
+            text x=(n(if bend < 0.0 { mx - 8.0 } else { mx + 8.0 })) y=(n(my + 4.0))
+                text-anchor=(if bend < 0.0 { "end" } else { "start" }) style="paint-order:stroke;stroke:var(--bg);stroke-width:4px" { (label) }
         }
     }
 }

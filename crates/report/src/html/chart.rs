@@ -69,7 +69,7 @@ pub(super) fn throughput(result: &RunResult, group: &Group<'_>, index: usize) ->
         targets.len()
     );
     html! {
-        figure {
+        figure style="max-width:34rem" {
             svg #(id) viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(description) data-top=(top) {
                 title { "Throughput of " (plain(group.workload, NAME)) }
                 @for i in 0..=((top / step).round() as u32) {

@@ -281,7 +281,7 @@ fn causes(groups: &[Group<'_>], captured: &[(usize, &Point)]) -> Markup {
     }
 }
 
-/// The fastest other captured point of the same workload with as many tasks.
+/// The fastest captured point of the same workload with as many tasks, if it is faster.
 fn flame_base<'a>(captured: &[(usize, &'a Point)], of: &Point) -> Option<(usize, &'a Point)> {
     captured
         .iter()
@@ -291,7 +291,7 @@ fn flame_base<'a>(captured: &[(usize, &'a Point)], of: &Point) -> Option<(usize,
                 && p.tasks == of.tasks
                 && p.target != of.target
                 && p.stacks.is_some()
-                && p.rate().is_some()
+                && p.rate() > of.rate()
         })
         .max_by(|a, b| a.1.rate().unwrap_or(0.0).total_cmp(&b.1.rate().unwrap_or(0.0)))
         .copied()

@@ -182,7 +182,7 @@ fn stacks(operations: f64, cost: f64) -> Stacks {
         stack(&unlink, operations * 13.0 * cost),
         stack(&create, operations * 11.8 * cost),
     ];
-    let on_cpu = vec![stack(&run, operations * 40.0), stack(&unlink, operations * 3.0)];
+    let on_cpu = vec![stack(&run, operations * (60.0 - 20.0 * cost)), stack(&unlink, operations * 3.0)];
     Stacks { frames, off_cpu, on_cpu, operations: Some(operations) }
 }
 
@@ -260,7 +260,8 @@ fn captured(mut p: Point) -> Point {
         budget.spin = Some(3.9);
         budget.system = budget.system.map(|s| s - 3.9);
     }
-    p.stacks = Some(stacks(operations, 1.0));
+    let cost = if p.target == "xfs" { 1.0 } else { 0.3 };
+    p.stacks = Some(stacks(operations, cost));
     p
 }
 
