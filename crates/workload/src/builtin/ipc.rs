@@ -55,7 +55,7 @@ pub(super) const ALL: &[BuiltIn] = &[
     BuiltIn::new(
         "futex:same",
         "FUTEX_WAIT with a value that does not match, on one word for all tasks (threads) or at one address (processes)",
-        |place| {
+        |_| {
             Ok(Box::new(Looped {
                 shared: Arc::new(AtomicU32::new(0)),
                 begin: |word: &Arc<AtomicU32>, _| Ok(Arc::clone(word)),

@@ -106,6 +106,21 @@ impl Case {
     }
 }
 
+/// Cases that move the program break (`brk1`, `brk2`) share it, as threads, with this process's heap. From now on malloc neither
+/// gives memory back nor soon needs more.
+pub(super) fn keep_heap_off_brk() {
+    const SPARE: libc::c_int = 16 << 20;
+    // SAFETY: sets parameters of malloc; then allocates a block that is larger than what is free and smaller than what malloc
+    // would map apart, which makes it take the spare memory.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, libc::c_int::MAX);
+        libc::mallopt(libc::M_TOP_PAD, SPARE);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        let blocks: [_; 8] = std::array::from_fn(|_| libc::malloc(512 << 10));
+        blocks.into_iter().for_each(|block| libc::free(block));
+    }
+}
+
 /// The child's status; `None` if it had to be killed.
 fn wait_until(pid: libc::pid_t, deadline: Instant) -> Option<i32> {
     let mut status = 0;

@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 pub use compile::{CompileError, Compiled, compile};
 
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::process::raise_file_limit;
 use crate::{Failure, Meter, Mode, Needs, Place, Prepared, Stops, Workload};
 use library::Case;
 
@@ -49,9 +52,17 @@ impl Workload for CCase {
     }
 
     fn prepare(&self, place: &Place) -> Result<Box<dyn Prepared>, Failure> {
-        crate::process::raise_file_limit();
-        let case = Case::open(&self.object, &self.name, place.mode == Mode::Threads)?;
+        raise_file_limit();
+        let files = getrlimit(Resource::Nofile);
+        let threads = place.mode == Mode::Threads;
+        let case = Case::open(&self.object, &self.name, threads)?;
+        if threads {
+            library::keep_heap_off_brk();
+        }
         case.prepare(place.tasks);
+        // `poll2` sets the limit to what it takes with one task a CPU, which is less than many tasks need. Only a
+        // privileged process may raise it again, and another one is where it would be under will-it-scale.
+        let _ = setrlimit(Resource::Nofile, files);
         Ok(Box::new(Running(Arc::new(case))))
     }
 }
