@@ -1,0 +1,237 @@
+//! What a wait was spent on, once it is over.
+
+use trace::{LockId, TaskId};
+
+use crate::account::{Account, Cause, Cut, End};
+use crate::classify::Class;
+use crate::clock::{Counted, Stamp};
+use crate::lock::{LockState, Who};
+use crate::task::{Doing, Phase, Piece, Slot, Wait, WokenBy};
+
+/// The table of what is looked up while a wait is cut into pieces.
+pub(crate) struct Past<'a> {
+    pub tasks: &'a [Slot],
+    pub account: &'a mut Account,
+    /// The pieces of the wait, for the history of the task that waited.
+    pub pieces: &'a mut Vec<Piece>,
+}
+
+impl Wait {
+    /// Where its chain ends if it goes no further.
+    pub fn end(&self) -> End {
+        match self.lock {
+            Some(lock) => End::Lock(lock),
+            None => End::Wait(self.class),
+        }
+    }
+
+    /// Whether it is for something that tasks hold and release.
+    pub fn is_for_lock(&self) -> bool {
+        self.lock.is_some() && self.class == Class::Lock
+    }
+}
+
+impl Past<'_> {
+    /// Cuts the wait of `task` for `lock` from its beginning to `now`. `charged`: whether idle time was counted for it.
+    pub fn lock_wait(&mut self, task: TaskId, wait: &Wait, id: LockId, lock: &LockState, now: Stamp) {
+        let in_scope = self.tasks.get(task.index()).is_some_and(|t| t.in_scope);
+        self.count(task, wait, now, in_scope);
+        let end = End::Lock(id);
+        for (i, &(from, phase)) in wait.phases.iter().enumerate() {
+            let to = wait.phases.get(i + 1).map_or(now, |p| p.0);
+            let off_cpu = phase != Phase::OnCpu;
+            if !off_cpu && in_scope {
+                self.account.end(end).spin_ns += from.until(&to);
+            }
+            lock.past(from, to, |from, to, who| match who {
+                Who::Held(holder) if holder != task => {
+                    self.holder(end, holder, from, to, in_scope, off_cpu);
+                }
+                Who::Held(_) => {
+                    self.account.cycles += 1;
+                    self.piece(end, Cause::unknown(end), Cut::Unknown, from, to, in_scope, off_cpu);
+                }
+                Who::HandOff(next, on_idle) => {
+                    let cut = Cut::HandOff(on_idle);
+                    let cause = Cause { end, cut, holder: Some(next), work: None };
+                    self.piece(end, cause, cut, from, to, in_scope, off_cpu);
+                }
+                Who::Device => {
+                    let cause = Cause::unknown(End::Wait(Class::Io));
+                    self.piece(end, cause, Cut::HolderBlocked, from, to, in_scope, off_cpu);
+                }
+                Who::Unknown => {
+                    self.piece(end, Cause::unknown(end), Cut::Unknown, from, to, in_scope, off_cpu);
+                }
+            });
+        }
+    }
+
+    /// What `holder` did with the lock `end` from `from` to `to`.
+    fn holder(&mut self, end: End, holder: TaskId, from: Stamp, to: Stamp, in_scope: bool, off_cpu: bool) {
+        let tasks = self.tasks;
+        let Some(slot) = tasks.get(holder.index()) else { return };
+        slot.past(from, to, |from, to, doing| {
+            let mut work = None;
+            let own = |cut, work| Cause { end, cut, holder: Some(holder), work };
+            let (cause, cut) = match doing {
+                Doing::Running(item) => {
+                    work = item;
+                    (own(Cut::HolderRunning, item), Cut::HolderRunning)
+                }
+                Doing::Runnable => (own(Cut::HolderRunnable, None), Cut::HolderRunnable),
+                Doing::Waited(cause) => self.beyond(end, cause, own(Cut::HolderBlocked, None)),
+                Doing::Open => {
+                    let open = slot.wait.as_ref().map_or(Cause::unknown(end), |w| Cause::unknown(w.end()));
+                    self.beyond(end, open, own(Cut::HolderBlocked, None))
+                }
+                Doing::Unknown => (Cause { holder: Some(holder), ..Cause::unknown(end) }, Cut::Unknown),
+            };
+            if in_scope && cut != Cut::Unknown {
+                *self.account.holders.entry((end, holder, work)).or_default() += from.until(&to);
+            }
+            self.piece(end, cause, cut, from, to, in_scope, off_cpu);
+        });
+    }
+
+    /// One link further: the holder of `end` waited itself, because of `cause`.
+    fn beyond(&mut self, end: End, cause: Cause, own: Cause) -> (Cause, Cut) {
+        if cause.end == end {
+            // it waits for what it is said to have: one of both is wrong, and what is seen of waits is certain
+            self.account.cycles += 1;
+            return (Cause::unknown(end), Cut::Unknown);
+        }
+        // a holder that sleeps of its own choice is the end of the chain
+        if cause.is_idle() || cause.end == End::Unknown {
+            return (own, Cut::HolderBlocked);
+        }
+        (cause, Cut::HolderBlocked)
+    }
+
+    /// Cuts a wait without a holder, which `by` ended at `now`.
+    pub fn plain_wait(&mut self, task: TaskId, wait: &Wait, by: WokenBy, now: Stamp) {
+        let tasks = self.tasks;
+        let in_scope = tasks.get(task.index()).is_some_and(|t| t.in_scope);
+        self.count(task, wait, now, in_scope);
+        let (end, from) = (wait.end(), wait.begin);
+        // who sleeps of its own choice was not charged
+        let charged = wait.class.counted() == Counted::Sure;
+        let waker = match by {
+            WokenBy::Task(waker) if !wait.class.is_idle() && waker != task => {
+                tasks.get(waker.index()).map(|slot| (waker, slot))
+            }
+            _ => None,
+        };
+        let Some((waker, slot)) = waker else {
+            if wait.class == Class::Peer {
+                // nobody's fault: the world outside sent something, or the time was up
+                self.returned(in_scope, from, now);
+                self.push(from, Cause::unknown(End::Wait(Class::Events)));
+            } else {
+                self.piece(end, Cause::unknown(end), Cut::Unknown, from, now, in_scope, charged);
+            }
+            return;
+        };
+        if wait.class == Class::Peer {
+            return self.peer_wait(end, waker, from, now, in_scope);
+        }
+        slot.past(from, now, |from, to, doing| {
+            let own = |cut, work| Cause { end, cut, holder: Some(waker), work };
+            let (cause, cut) = match doing {
+                Doing::Running(work) => (own(Cut::HolderRunning, work), Cut::HolderRunning),
+                Doing::Runnable => (own(Cut::HolderRunnable, None), Cut::HolderRunnable),
+                Doing::Waited(cause) if cause.end != end && !cause.is_idle() => (cause, Cut::HolderBlocked),
+                // a worker that had nothing to do yet: what was waited for was elsewhere, in the device perhaps
+                Doing::Waited(_) | Doing::Open if wait.class == Class::Io => {
+                    (Cause::unknown(end), Cut::Unknown)
+                }
+                Doing::Waited(_) | Doing::Open => (own(Cut::HolderBlocked, None), Cut::HolderBlocked),
+                Doing::Unknown => (Cause::unknown(end), Cut::Unknown),
+            };
+            if in_scope && cut != Cut::Unknown {
+                let key = (end, waker, cause.work);
+                *self.account.holders.entry(key).or_default() += from.until(&to);
+            }
+            self.piece(end, cause, cut, from, to, in_scope, charged);
+        });
+    }
+
+    /// A wait for another task, which may be of the workload: then it is no loss of its own.
+    fn peer_wait(&mut self, end: End, waker: TaskId, from: Stamp, now: Stamp, in_scope: bool) {
+        let tasks = self.tasks;
+        let Some(slot) = tasks.get(waker.index()) else { return };
+        slot.past(from, now, |from, to, doing| {
+            let cause = match doing {
+                Doing::Running(work) => Cause { end, cut: Cut::HolderRunning, holder: Some(waker), work },
+                Doing::Runnable => Cause { end, cut: Cut::HolderRunnable, holder: Some(waker), work: None },
+                Doing::Waited(cause) => cause,
+                Doing::Open | Doing::Unknown => Cause::unknown(End::Unknown),
+            };
+            if in_scope {
+                let charge = to.peer - from.peer;
+                let account = &mut *self.account;
+                match (slot.in_scope, doing) {
+                    (true, Doing::Running(_)) => account.charge_serial(waker, from.t, to.t, charge),
+                    (false, Doing::Running(_) | Doing::Runnable) => {
+                        account.charge(end, from.t, to.t, charge);
+                    }
+                    (false, Doing::Waited(cause)) if !cause.is_idle() && cause.end != End::Unknown => {
+                        account.charge(cause.end, from.t, to.t, charge);
+                    }
+                    _ => self.returned(in_scope, from, to),
+                }
+            }
+            self.push(from, cause);
+        });
+    }
+
+    /// Gives back what a task was charged that waited for another without loss.
+    fn returned(&mut self, in_scope: bool, from: Stamp, to: Stamp) {
+        if in_scope {
+            let beside = to.peer_beside - from.peer_beside;
+            self.account.beside += beside;
+            self.account.nothing += to.peer - from.peer - beside;
+        }
+    }
+
+    /// The wait as a whole.
+    fn count(&mut self, task: TaskId, wait: &Wait, now: Stamp, in_scope: bool) {
+        let (end, ns) = (wait.end(), wait.begin.until(&now));
+        let sums = self.account.end(end);
+        if in_scope {
+            sums.waits += 1;
+            sums.wait_ns += ns;
+            *self.account.waiters.entry((task, end)).or_default() += ns;
+        } else {
+            sums.elsewhere_ns += ns;
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one row of facts, used in a row of places")]
+    fn piece(
+        &mut self,
+        direct: End,
+        cause: Cause,
+        cut: Cut,
+        from: Stamp,
+        to: Stamp,
+        in_scope: bool,
+        off_cpu: bool,
+    ) {
+        if in_scope {
+            let ns = from.until(&to);
+            self.account.end(direct).parts.add(cut, ns);
+            if cause.end != direct {
+                *self.account.through.entry((cause.end, direct)).or_default() += ns;
+            }
+            if off_cpu {
+                self.account.charge(cause.end, from.t, to.t, to.sure - from.sure);
+            }
+        }
+        self.push(from, cause);
+    }
+
+    fn push(&mut self, from: Stamp, cause: Cause) {
+        self.pieces.push(Piece { from, what: Doing::Waited(cause) });
+    }
+}
