@@ -340,3 +340,12 @@ fn a_mount_namespace_without_a_pid_namespace_is_enough() {
     job.pid_namespace = false;
     assert_eq!(job.succeed().1, "ext2/ext3\n");
 }
+
+#[test]
+fn mounts_do_not_reach_a_machine_that_shares_its_mounts() {
+    let job = Job::new("overlay:ext4", "true");
+    let compare = "before=$(cat /proc/self/mountinfo); \"$@\" > /dev/null; test \"$before\" = \"$(cat /proc/self/mountinfo)\"";
+    let before = ["unshare", "--mount", "--propagation", "shared", "sh", "-ec", compare, "sh"];
+    let output = job.start_in(&before).wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
