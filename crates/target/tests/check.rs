@@ -5,6 +5,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -164,4 +165,36 @@ fn a_block_device_is_formatted_only_when_that_was_said_and_it_holds_nothing() {
     });
     common::kill(running);
     until("the device is free again", || check(&target, caps, &force).is_ok());
+}
+
+#[test]
+fn without_privileges_a_directory_works_and_nothing_is_left() {
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let probe = home.path().join("probe");
+    fs::copy(common::probe(), &probe).unwrap();
+    let work = home.path().join("work");
+    fs::create_dir(&work).unwrap();
+    fs::set_permissions(&work, fs::Permissions::from_mode(0o777)).unwrap();
+    let nobody = |arguments: &[&str]| {
+        let output = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&probe)
+            .args(arguments)
+            .env("TMPDIR", home.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = nobody(&["plain", work.to_str().unwrap()]);
+    let paths: Vec<&Path> =
+        said.lines().map(|line| Path::new(line.strip_suffix(" true").expect("it was a directory"))).collect();
+    assert_eq!(paths.len(), 3);
+    assert!(paths[1].starts_with(&work));
+    assert!(paths.iter().all(|path| path.starts_with(home.path()) && !path.exists()), "{said}");
+    assert!(nobody(&["check", "xfs"]).contains("xfs needs CAP_SYS_ADMIN"));
+    assert!(nobody(&["check", "/root/x"]).contains("permission denied"));
+    assert!(nobody(&["check", "/etc"]).contains("permission denied: give one that you may write to"));
+    assert_eq!(nobody(&["check", work.to_str().unwrap()]), "possible\n");
 }

@@ -173,7 +173,8 @@ pub fn loops_of_size(bytes: u64) -> Vec<String> {
     out
 }
 
-fn probe() -> PathBuf {
+/// The program that makes targets, an example of this crate.
+pub fn probe() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let built = own.parent().and_then(|deps| deps.parent()).unwrap().join("examples/target-probe");
     assert!(
