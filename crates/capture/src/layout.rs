@@ -249,6 +249,35 @@ pub struct RawOptions {
     pub state_mask: i64,
 }
 
+impl Default for RawOptions {
+    /// Everything is recorded, and nothing filtered. The sizes of the rings and what depends on the kernel are the loader's.
+    fn default() -> RawOptions {
+        RawOptions {
+            event_mask: 0,
+            big_mask: 0,
+            want_events: 1,
+            wait_stacks: 1,
+            out_kernel_stacks: 0,
+            out_user_stacks: 1,
+            waker_stacks: 1,
+            user_stacks: 1,
+            lock_waits_apart: 1,
+            describe_locks: 1,
+            switch_has_state: 1,
+            irq_known: 0,
+            pad: [0; 2],
+            base_shift: 17,
+            stack_limit: 256,
+            max_frames: MAX_FRAMES as u32,
+            futex_nr: libc::SYS_futex as u32,
+            filter: 0,
+            min_ns: 0,
+            max_ns: u64::MAX,
+            state_mask: -1,
+        }
+    }
+}
+
 // SAFETY: all members are integers or arrays of them, and the layout has no padding.
 unsafe impl Plain for RawEvent {}
 // SAFETY: as above.

@@ -44,6 +44,18 @@ pub fn device_name(major: u32, minor: u32) -> String {
         .unwrap_or_else(|| format!("{major}:{minor}"))
 }
 
+/// Ticks per second of the kernel (CONFIG_HZ), if its configuration can be read; 0 if not.
+pub fn ticks_per_second() -> u32 {
+    let Ok(release) = fs::read_to_string("/proc/sys/kernel/osrelease") else { return 0 };
+    let config = fs::read_to_string(format!("/boot/config-{}", release.trim())).unwrap_or_default();
+    config.lines().find_map(|l| l.strip_prefix("CONFIG_HZ=")).and_then(|v| v.parse().ok()).unwrap_or(0)
+}
+
+/// Changes the priority of the calling thread; without the privilege it stays as it is.
+pub fn set_nice(nice: i32) {
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), nice);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,7 @@ struct task_state {
 	u32 lock_flags;
 	u32 state;
 	u32 chance;	/* with which stacks were taken at switch-out; 0: not taken */
-	u32 pad;
+	u32 spin_flags;
 };
 
 struct {
@@ -170,11 +170,12 @@ static __always_inline bool wanted_task(struct task_struct *task)
 }
 
 /* The task that leaves the CPU: what it waits for, and perhaps its stacks, of which the wait's length decides later. */
+/* Returns who owns the lock that it waits for, with the quality in the upper half. */
 static __always_inline u64 leaves(u64 *ctx, struct cpu_area *area, struct task_struct *prev, u32 bits, bool preempt, u64 now, s32 *nr)
 {
 	struct task_state *st;
 	u64 arg0 = 0, arg1 = 0;
-	u32 owner = 0;
+	u64 owner = 0;
 	u16 quality;
 
 	*nr = -1;
@@ -187,9 +188,9 @@ static __always_inline u64 leaves(u64 *ctx, struct cpu_area *area, struct task_s
 		if (options.want_events) {
 			*nr = syscall_of(prev, &arg0, &arg1);
 			if (st->lock)
-				owner = lock_owner(st->lock, st->lock_flags, &quality);
+				owner = lock_owner(st->lock, st->lock_flags, &quality) | (u64)quality << 48;
 			else if (*nr == options.futex_nr)
-				emit(area, EV_FUTEX, 0, (u16)arg1, prev->pid, 0, arg0);
+				emit(area, EV_FUTEX, 0, (u16)arg1, prev->pid, prev->tgid, arg0);
 		}
 	}
 	st->out = now;
@@ -331,7 +332,7 @@ int on_switch(u64 *ctx)
 		e->type = EV_SWITCH;
 		e->flags = (preempt ? SWITCH_PREEMPT : 0) | (BPF_CORE_READ_BITFIELD(prev, in_iowait) ? SWITCH_IOWAIT : 0);
 		e->x = bits;
-		e->a = owner | ((u64)(u32)nr << 32);
+		e->a = owner | ((u64)(u16)nr << 32);
 		publish(&e->seq, number);
 	}
 	if (next->pid)
@@ -417,6 +418,7 @@ int on_contention_begin(u64 *ctx)
 	if ((flags & LCB_F_SPIN) && !(flags & LCB_F_MUTEX)) {
 		st->spin = lock;
 		st->spin_since = now;
+		st->spin_flags = flags;
 	} else {
 		if (st->lock != lock) {
 			st->lock = lock;
@@ -435,13 +437,32 @@ int on_contention_end(u64 *ctx)
 	struct cpu_area *area = this_area();
 	struct task_struct *me = bpf_get_current_task_btf();
 	struct task_state *st;
-	u64 now, since, number, ns;
+	u64 now, since = 0, number, ns;
 	struct event *e;
 	u32 chance;
 	bool user;
+	u8 flags;
 
 	if (!area)
 		return 0;
+	st = me->pid ? state_of(me) : 0;
+	flags = FLAGS_UNKNOWN;
+	if (st) {
+		if (lock == st->spin && lock != st->lock) {
+			flags = st->spin_flags;
+			since = st->spin_since;
+			st->spin = 0;
+		} else if (lock == st->spin && st->spin_since > st->lock_since) {
+			/* a semaphore begins with its spinlock: the inner wait ends first */
+			flags = st->spin_flags;
+			since = st->spin_since;
+			st->spin = 0;
+		} else if (lock == st->lock) {
+			flags = st->lock_flags;
+			since = st->lock_since;
+			st->lock = 0;
+		}
+	}
 	if (options.want_events) {
 		e = reserve(area, &number);
 		now = e ? e->ts : bpf_ktime_get_ns();
@@ -450,25 +471,15 @@ int on_contention_end(u64 *ctx)
 			e->tid = me->pid;
 			e->other = 0;
 			e->type = EV_END;
-			e->flags = 0;
+			e->flags = flags;
 			e->x = (u16)ret;
 			publish(&e->seq, number);
 		}
 	} else {
 		now = bpf_ktime_get_ns();
 	}
-	st = me->pid ? state_of(me) : 0;
-	if (!st)
+	if (flags == FLAGS_UNKNOWN)
 		return 0;
-	if (lock == st->spin) {
-		since = st->spin_since;
-		st->spin = 0;
-	} else if (lock == st->lock) {
-		since = st->lock_since;
-		st->lock = 0;
-	} else {
-		return 0;
-	}
 	if (!options.wait_stacks || !options.lock_waits_apart)
 		return 0;
 	ns = now - since;
@@ -479,9 +490,9 @@ int on_contention_end(u64 *ctx)
 		return 0;
 	note_stack(area, now);
 	user = options.user_stacks && !(me->flags & PF_KTHREAD) && !area->state.irq_depth;
-	emit_stack(ctx, area, BIG_WAIT_KERNEL, user ? STACK_USER_FOLLOWS : 0, now, me->pid, me->tgid, ns, lock, chance, 0, ns, false);
+	emit_stack(ctx, area, BIG_WAIT_KERNEL, user ? STACK_USER_FOLLOWS : 0, now, me->pid, me->tgid, ns, lock, chance, flags, ns, false);
 	if (user)
-		emit_stack(ctx, area, BIG_WAIT_USER, 0, now, me->pid, me->tgid, ns, lock, chance, 0, 0, true);
+		emit_stack(ctx, area, BIG_WAIT_USER, 0, now, me->pid, me->tgid, ns, lock, chance, flags, 0, true);
 	return 0;
 }
 
@@ -652,12 +663,13 @@ int on_sample(struct bpf_perf_event_data *ctx)
 
 /*
  * XFS buffer locks: down and up of b_sema. XFS may be a module: raw arguments, and offsets found by user space. Only of locks
- * that were seen contended, or the storm of uncontended ones would drown everything.
+ * that are contended now, or the uncontended ones would drown everything.
  */
 static __always_inline int xfs_buf(u64 *ctx, u8 type)
 {
 	struct cpu_area *area = this_area();
 	struct fs_layout *layout;
+	struct described *seen;
 	u32 zero = 0;
 	u64 lock;
 
@@ -665,7 +677,8 @@ static __always_inline int xfs_buf(u64 *ctx, u8 type)
 	if (!area || !options.want_events || !layout || !layout->xfs_valid)
 		return 0;
 	lock = ctx[0] + layout->b_sema;
-	if (!bpf_map_lookup_elem(&described, &lock))
+	seen = bpf_map_lookup_elem(&described, &lock);
+	if (!seen || (s64)(bpf_ktime_get_ns() - seen->contended) > (s64)CONTENDED_NS)
 		return 0;
 	emit(area, type, 0, 0, (u32)bpf_get_current_pid_tgid(), 0, lock);
 	return 0;

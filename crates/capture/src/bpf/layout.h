@@ -19,13 +19,13 @@ typedef unsigned long long u64;
 
 /* The kinds of small records. */
 enum event_type {
-	EV_SWITCH = 1,	     /* tid: prev, other: next, x: state bits, a: owner of the lock prev waits for | system call << 32 */
+	EV_SWITCH = 1,	     /* tid: prev, other: next, x: state bits, a: owner of the lock prev waits for | system call << 32 | quality of the owner << 48 */
 	EV_WAKING = 2,	     /* tid: wakee, other: waker, x: the wakee's CPU */
 	EV_BEGIN = 3,	     /* tid: waiter, other: owner, x: quality of the owner, flags: how, a: lock */
 	EV_END = 4,	     /* tid: waiter, a: lock, x: what the wait returned (signed) */
 	EV_FORK = 5,	     /* tid: child, other: parent, a: the child's tgid */
 	EV_EXIT = 6,	     /* tid, other: tgid, a: status as wait4 gives it */
-	EV_FUTEX = 7,	     /* tid sleeps on the futex word a, x: the operation */
+	EV_FUTEX = 7,	     /* tid of process `other` sleeps on the futex word a, x: the operation */
 	EV_IRQ_ENTER = 8,    /* flags: kind, x: number */
 	EV_IRQ_EXIT = 9,     /* flags: kind, x: number */
 	EV_WORK = 10,	     /* tid: worker, a: function */
@@ -46,6 +46,8 @@ enum event_type {
 #define OWNER_FIELD 1
 #define OWNER_READER 2
 #define OWNER_LAST_HOLDER 3
+/* Flags of EV_END when the begin was not seen. */
+#define FLAGS_UNKNOWN 255
 /* Kinds of interrupts. */
 #define IRQ_HARD 0
 #define IRQ_SOFT 1

@@ -16,10 +16,11 @@
 
 extern struct kmem_cache *bpf_get_kmem_cache(u64 addr) __ksym __weak;
 
-/* Locks that were described lately: when, and what was found. */
+/* Locks that were described lately: when, what was found, and when they were last waited for. */
 struct described {
 	u64 when;
 	u64 identity;
+	u64 contended;
 };
 
 struct {
@@ -35,6 +36,9 @@ struct {
 	__type(key, u32);
 	__type(value, struct fs_layout);
 } layouts SEC(".maps");
+
+/* A lock counts as contended that long after somebody began to wait for it. */
+#define CONTENDED_NS (2 * 1000000ULL)
 
 /* A description holds that long; then it is looked whether the memory has another object. */
 #define DESCRIBED_NS (50 * 1000000ULL)
@@ -244,8 +248,11 @@ static __noinline int describe(u64 lock, u32 flags)
 	u32 zero = 0;
 
 	old = bpf_map_lookup_elem(&described, &lock);
-	if (old && (s64)(now - old->when) < (s64)DESCRIBED_NS)
-		return 0;
+	if (old) {
+		old->contended = now;
+		if ((s64)(now - old->when) < (s64)DESCRIBED_NS)
+			return 0;
+	}
 	if (!area)
 		return 0;
 	big = reserve_big(area, &number, 0);
@@ -278,6 +285,7 @@ static __noinline int describe(u64 lock, u32 flags)
 			describe_rwsem(info, lock);
 	}
 	fresh.when = now;
+	fresh.contended = now;
 	fresh.identity = info->id * 0x9E3779B97F4A7C15ULL + ((u64)info->dev << 32) + info->object +
 			 *(u64 *)info->cache + *(u64 *)info->words;
 	if (old && old->identity == fresh.identity)

@@ -1,0 +1,430 @@
+//! A capture from start to stop.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use trace::{Builder, Cpu, Event, Meta, Tables, TimeNs, Trace, Writer};
+
+use crate::btf::Btf;
+use crate::convert::Converter;
+use crate::error::Error;
+use crate::layout::{RawOptions, TaskSeed};
+use crate::loader::{Loaded, Plan};
+use crate::machine;
+use crate::names::Namer;
+use crate::reader::{Batch, Entry, Reader, Rings, Store};
+use crate::scope::Scope;
+use crate::symbols::KernelSymbols;
+use crate::sys;
+
+/// What to capture, and how much it may take.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which tasks belong to the workload. All are captured; these are marked.
+    pub scope: Scope,
+    /// Samples of running code per second and CPU; 0: none.
+    pub sample_hz: u32,
+    /// Stacks of waits and wakers. Without them it is the "stackless twin": the same small events.
+    pub stacks: bool,
+    /// User stacks, too.
+    pub user_stacks: bool,
+    /// Interrupts: without them the context of wake-ups is not known.
+    pub interrupts: bool,
+    /// What kernel workers run.
+    pub work: bool,
+    /// Acquisitions and releases of XFS buffer locks that were seen contended.
+    pub xfs_detail: bool,
+    /// Memory for small events and for stacks, in bytes per CPU; rounded to powers of two.
+    pub event_bytes_per_cpu: usize,
+    /// Memory for stacks, in bytes per CPU.
+    pub stack_bytes_per_cpu: usize,
+    /// Waits shorter than 2^`stack_shift` ns have their stack taken with a probability in proportion to their length.
+    pub stack_shift: u32,
+    /// How long the reader sleeps between two looks, at most.
+    pub poll: Duration,
+    /// What the trace says about how it was made (command line, options), by name.
+    pub notes: Vec<(String, String)>,
+    /// The CPUs that the workload may use; empty: those that this process may use.
+    pub allowed: Vec<u16>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        // all CPUs together at most a quarter of a gigabyte
+        let cpus = machine::possible_cpus().max(1);
+        let share = (256 << 20) / cpus;
+        Options {
+            scope: Scope::Everything,
+            sample_hz: 99,
+            stacks: true,
+            user_stacks: true,
+            interrupts: true,
+            work: true,
+            xfs_detail: true,
+            event_bytes_per_cpu: share.clamp(512 << 10, 8 << 20),
+            stack_bytes_per_cpu: share.clamp(512 << 10, 8 << 20),
+            stack_shift: 17,
+            poll: Duration::from_millis(20),
+            notes: Vec::new(),
+            allowed: Vec::new(),
+        }
+    }
+}
+
+/// Where the events go.
+pub enum Sink {
+    /// Into memory: [`Captured::trace`].
+    Memory,
+    /// Into a trace file, as they come; memory stays bounded by tasks, locks and stacks.
+    File(Box<dyn Write + Send>),
+    /// To a function, batch by batch, in order of time; nothing is kept.
+    Feed(Box<dyn FnMut(&Tables, &[Event]) + Send>),
+}
+
+/// How a capture went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// When the window opened and closed.
+    pub from: TimeNs,
+    /// When it closed.
+    pub until: TimeNs,
+    /// Events in the trace.
+    pub events: u64,
+    /// Events lost because a ring was full, by CPU.
+    pub lost_by_cpu: Vec<u64>,
+    /// All events lost, those included that a program missed because it was running already.
+    pub lost_events: u64,
+    /// Stacks lost because a ring was full, or that could not be walked.
+    pub lost_stacks: u64,
+    /// The waiting time that the lost stacks stood for, in ns.
+    pub lost_stack_ns: u64,
+    /// Names and paths that were cut.
+    pub truncated_names: u64,
+    /// Switches of tasks that the capture had no state for (they began before it, and were missed).
+    pub stateless_switches: u64,
+    /// User stacks of processes that had ended before their mappings could be read.
+    pub late_maps: u64,
+    /// What could not be captured on this kernel, in words.
+    pub missing: Vec<String>,
+    /// Bytes of the trace file.
+    pub bytes_written: u64,
+}
+
+impl Report {
+    /// Whether everything that was to be captured was.
+    pub fn complete(&self) -> bool {
+        self.lost_events == 0 && self.lost_stacks == 0
+    }
+}
+
+/// What a capture brought.
+pub struct Captured {
+    /// The trace, if it was kept in memory ([`Sink::Memory`]).
+    pub trace: Option<Trace>,
+    /// How it went.
+    pub report: Report,
+}
+
+/// A capture that is running. Dropping it stops it and throws away what it saw.
+pub struct Capture {
+    loaded: Option<Loaded>,
+    stop: Arc<AtomicBool>,
+    /// How it went, for the trace's summary.
+    end: Arc<Mutex<Report>>,
+    from: u64,
+    drain: Option<JoinHandle<u64>>,
+    convert: Option<JoinHandle<Result<Finished, Error>>>,
+}
+
+struct Finished {
+    builder: Builder,
+    events: u64,
+    lost_stacks: u64,
+    bytes: u64,
+    kept: bool,
+}
+
+impl Capture {
+    /// Starts to capture into memory. When it returns, the window is open.
+    ///
+    /// # Errors
+    /// [`Error::NotAllowed`] without the capabilities, [`Error::Unsupported`] on kernels without BTF or the tracepoints.
+    pub fn start(options: Options) -> Result<Capture, Error> {
+        Capture::start_to(options, Sink::Memory)
+    }
+
+    /// Starts to capture. When it returns, the window is open.
+    ///
+    /// # Errors
+    /// As [`Capture::start`], and what writing the head of the trace file fails with.
+    pub fn start_to(options: Options, sink: Sink) -> Result<Capture, Error> {
+        let btf = Arc::new(kernel_types()?);
+        let plan = plan(&options);
+        let (mut loaded, _) = Loaded::load(&btf, plan)?;
+        let namer = Namer::new(btf);
+        loaded.set_layout(&namer.fs_layout())?;
+        loaded.attach(options.sample_hz)?;
+        let from = sys::monotonic_ns();
+        let seeds = parse_seeds(&loaded.iterate("seed_tasks")?);
+
+        let builder = Builder::new(meta(&options));
+        let end = Arc::new(Mutex::new(Report::default()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (send, receive) = sync_channel::<Batch>(QUEUE);
+        let reader = Reader::new(Rings::of(&loaded));
+        let thread_error = |e| Error::io("starting the reader of the events", e);
+        let drain = thread::Builder::new()
+            .name("perfloss-drain".into())
+            .spawn({
+                let stop = stop.clone();
+                let poll = options.poll;
+                move || drain(reader, &send, &stop, poll)
+            })
+            .map_err(thread_error)?;
+        let convert = thread::Builder::new()
+            .name("perfloss-trace".into())
+            .spawn({
+                let end = end.clone();
+                let (scope, hz) = (options.scope.clone(), options.sample_hz);
+                // what symbolizes cannot move between threads: the converter is made where it works
+                move || convert(Converter::new(builder, namer, scope, hz), sink, &receive, &seeds, from, &end)
+            })
+            .map_err(thread_error)?;
+        Ok(Capture { loaded: Some(loaded), stop, end, from, drain: Some(drain), convert: Some(convert) })
+    }
+
+    /// When the window opened.
+    pub fn from(&self) -> TimeNs {
+        TimeNs(self.from)
+    }
+
+    /// What could not be captured on this kernel, in words.
+    pub fn missing(&self) -> &[String] {
+        self.loaded.as_ref().map_or(&[], |l| &l.missing)
+    }
+
+    /// Closes the window, reads what is left, and hands over the trace.
+    ///
+    /// # Errors
+    /// What writing the trace fails with; [`Error::Reader`] if the reader died.
+    pub fn stop(mut self) -> Result<Captured, Error> {
+        let until = sys::monotonic_ns();
+        let mut loaded = self.loaded.take().ok_or(Error::Reader)?;
+        loaded.detach();
+        let mut report = Report { from: TimeNs(self.from), until: TimeNs(until), ..Report::default() };
+        losses(&loaded, &mut report);
+        report.missing = std::mem::take(&mut loaded.missing);
+        *self.end.lock().map_err(|_| Error::Reader)? = report.clone();
+        self.stop.store(true, Ordering::SeqCst);
+        let drain = self.drain.take().ok_or(Error::Reader)?;
+        drain.thread().unpark();
+        report.late_maps = drain.join().map_err(|_| Error::Reader)?;
+        let convert = self.convert.take().ok_or(Error::Reader)?;
+        let finished = convert.join().map_err(|_| Error::Reader)??;
+        report.events = finished.events;
+        report.lost_stacks += finished.lost_stacks;
+        report.bytes_written = finished.bytes;
+        let trace = finished.kept.then(|| finished.builder.into_trace());
+        Ok(Captured { trace, report })
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        if let Some(mut loaded) = self.loaded.take() {
+            loaded.detach();
+        }
+        self.stop.store(true, Ordering::SeqCst);
+        for thread in [self.drain.take().map(|t| t.join().is_ok()), self.convert.take().map(|t| t.join().is_ok())] {
+            // a thread that panicked has nothing to hand over
+            let _ = thread;
+        }
+    }
+}
+
+/// Batches that may wait for the converter.
+const QUEUE: usize = 4096;
+/// Entries that are kept before they are converted while the capture runs: converting takes time from the workload.
+const KEEP: usize = 1 << 20;
+/// A program may be held up for so long between reading the clock and writing its record.
+const SLACK_NS: u64 = 5_000_000;
+
+/// Reads the kernel's types, or says why they cannot be had.
+pub(crate) fn kernel_types() -> Result<Btf, Error> {
+    Btf::kernel().map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::Unsupported {
+            missing: "it has no type information (/sys/kernel/btf/vmlinux)".into(),
+            remedy: "use a kernel built with CONFIG_DEBUG_INFO_BTF, as distributions ship it".into(),
+        },
+        _ => Error::io("/sys/kernel/btf/vmlinux", e),
+    })
+}
+
+fn power_of_two(bytes: usize, each: usize, least: usize) -> usize {
+    let n = (bytes / each).max(least);
+    if n.is_power_of_two() { n } else { n.next_power_of_two() / 2 }
+}
+
+fn plan(options: &Options) -> Plan {
+    Plan {
+        options: RawOptions {
+            wait_stacks: u8::from(options.stacks),
+            waker_stacks: u8::from(options.stacks),
+            out_user_stacks: u8::from(options.stacks && options.user_stacks),
+            user_stacks: u8::from(options.user_stacks),
+            base_shift: options.stack_shift.clamp(10, 27),
+            ..RawOptions::default()
+        },
+        events_per_cpu: power_of_two(options.event_bytes_per_cpu, size_of::<crate::layout::RawEvent>(), 128),
+        bigs_per_cpu: power_of_two(options.stack_bytes_per_cpu, size_of::<crate::layout::RawBig>(), 64),
+        cpus: machine::possible_cpus(),
+        wanted: Vec::new(),
+        sample_hz: options.sample_hz,
+        interrupts: options.interrupts,
+        work: options.work,
+        contention: true,
+        waking: true,
+        xfs_detail: options.xfs_detail,
+        names: true,
+    }
+}
+
+fn meta(options: &Options) -> Meta {
+    let uname = rustix::system::uname();
+    let cpus = |list: Vec<u16>| list.into_iter().map(Cpu).collect::<Vec<_>>();
+    let allowed =
+        if options.allowed.is_empty() { machine::allowed_cpus() } else { options.allowed.clone() };
+    Meta {
+        machine: uname.nodename().to_string_lossy().into_owned(),
+        kernel: uname.release().to_string_lossy().into_owned(),
+        arch: uname.machine().to_string_lossy().into_owned(),
+        hz: machine::ticks_per_second(),
+        realtime_offset_ns: sys::realtime_offset_ns(),
+        online: cpus(machine::online_cpus()),
+        allowed: cpus(allowed),
+        options: options.notes.clone(),
+    }
+}
+
+pub(crate) fn parse_seeds(bytes: &[u8]) -> Vec<TaskSeed> {
+    bytes.chunks_exact(size_of::<TaskSeed>()).filter_map(sys::from_bytes).collect()
+}
+
+/// What was lost, from the counters of the rings and of the programs.
+pub(crate) fn losses(loaded: &Loaded, report: &mut Report) {
+    for cpu in 0..loaded.cpus {
+        let area = loaded.areas.read(cpu);
+        report.lost_by_cpu.push(area.lost);
+        report.lost_events += area.lost;
+        report.lost_stacks += area.big_lost + area.stack_errors;
+        report.lost_stack_ns += area.big_lost_ns;
+        report.truncated_names += area.truncated;
+        report.stateless_switches += area.no_state;
+    }
+    report.lost_events += loaded.recursion_misses();
+}
+
+/// Empties the rings now and then. Returns how many user stacks came too late for their process's mappings.
+fn drain(mut reader: Reader, send: &SyncSender<Batch>, stop: &AtomicBool, poll: Duration) -> u64 {
+    // whoever empties the rings must not wait behind the workload
+    machine::set_nice(-10);
+    loop {
+        let last = stop.load(Ordering::SeqCst);
+        let batch = reader.drain();
+        if send.send(batch).is_err() || last {
+            return reader.late_maps;
+        }
+        let busy = reader.fullest() > 0.1;
+        thread::park_timeout(if busy { poll / 8 } else { poll });
+    }
+}
+
+/// Converts what the reader brings, and hands it to the sink.
+fn convert(
+    mut converter: Converter,
+    sink: Sink,
+    receive: &Receiver<Batch>,
+    seeds: &[TaskSeed],
+    from: u64,
+    end: &Mutex<Report>,
+) -> Result<Finished, Error> {
+    machine::set_nice(5);
+    // now, while the programs are there: their names are wanted to tell the tracer's own frames
+    converter.kernel = KernelSymbols::read().unwrap_or_else(|_| KernelSymbols::none());
+    let mut output = Output::new(sink)?;
+    let mut store = Store::default();
+    let mut entries: Vec<Entry> = Vec::new();
+    converter.open_window(from, seeds, &mut entries);
+    let mut safe = 0;
+    while let Ok(mut batch) = receive.recv() {
+        safe = safe.max(batch.safe.saturating_sub(SLACK_NS));
+        store.extend(&mut batch);
+        entries.append(&mut batch.entries);
+        if entries.len() > KEEP {
+            entries.sort_by_key(|e| e.ts);
+            let n = entries.partition_point(|e| e.ts <= safe);
+            converter.convert(&entries[..n], &store);
+            entries.drain(..n);
+            output.take(&mut converter.builder)?;
+        }
+    }
+    let end = end.lock().map_err(|_| Error::Reader)?.clone();
+    // 0: the capture was dropped, and nobody wants the rest
+    let until = if end.until.0 == 0 { safe } else { end.until.0 };
+    converter.set_until(until);
+    entries.sort_by_key(|e| e.ts);
+    converter.convert(&entries, &store);
+    converter.close_window(until, &store);
+    let Converter { mut builder, events, lost_stacks, .. } = converter;
+    let summary = builder.summary_mut();
+    summary.lost_events = end.lost_events;
+    summary.lost_stacks = end.lost_stacks + lost_stacks;
+    summary.truncated_names += end.truncated_names;
+    let kept = matches!(output, Output::Memory);
+    let bytes = output.finish(&mut builder)?;
+    Ok(Finished { builder, events, lost_stacks, bytes, kept })
+}
+
+enum Output {
+    Memory,
+    File(Writer<Box<dyn Write + Send>>),
+    Feed(Box<dyn FnMut(&Tables, &[Event]) + Send>),
+}
+
+impl Output {
+    fn new(sink: Sink) -> Result<Output, Error> {
+        Ok(match sink {
+            Sink::Memory => Output::Memory,
+            Sink::File(file) => Output::File(Writer::new(file)?),
+            Sink::Feed(feed) => Output::Feed(feed),
+        })
+    }
+
+    fn take(&mut self, builder: &mut Builder) -> Result<(), Error> {
+        match self {
+            Output::Memory => {}
+            Output::File(writer) => writer.append(builder)?,
+            Output::Feed(feed) => {
+                feed(builder.tables(), builder.events());
+                builder.discard_events();
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, builder: &mut Builder) -> Result<u64, Error> {
+        self.take(builder)?;
+        match self {
+            Output::File(writer) => {
+                let bytes = writer.bytes_written();
+                writer.finish(builder)?.flush().map_err(|e| Error::io("writing the trace", e))?;
+                Ok(bytes)
+            }
+            _ => Ok(0),
+        }
+    }
+}
