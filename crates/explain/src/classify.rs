@@ -187,7 +187,7 @@ pub(crate) fn is_locking(name: &str) -> bool {
 
 impl KernelStack {
     pub fn of(tables: &Tables, stack: StackId) -> KernelStack {
-        let mut found = KernelStack::default();
+        let mut found = KernelStack { entry: entry_of(tables.stack_names(stack)), ..KernelStack::default() };
         for (depth, name) in tables.stack_names(stack).enumerate() {
             let name = plain(name);
             // paravirtual and architecture details lie between the spinner and the interrupt or halt at the leaf
@@ -200,9 +200,6 @@ impl KernelStack {
             if found.group.is_none() {
                 found.group = group(name).map(str::to_owned);
             }
-            if let Some(entry) = entry(name) {
-                found.entry = Some(entry.to_owned());
-            }
         }
         if found.group.is_none() {
             let modules = tables.frames(stack).iter().filter_map(|f| tables.symbol(*f)?.module);
@@ -212,25 +209,42 @@ impl KernelStack {
     }
 }
 
-/// The system call or exception that a function is the entry of.
-pub(crate) fn entry(name: &str) -> Option<&str> {
-    for prefix in ["__x64_sys_", "__arm64_sys_", "__riscv_sys_", "__se_sys_", "__do_sys_", "ksys_"] {
-        if let Some(call) = name.strip_prefix(prefix) {
-            return Some(call);
+/// The system call, exception or kind of kernel thread by which a stack was entered.
+pub(crate) fn entry_of<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut found: Option<(u8, &str)> = None;
+    for name in names {
+        let Some((rank, entry)) = entry(plain(name)) else { continue };
+        // of two that say as much the outer one is the entry
+        if found.is_none_or(|(best, _)| rank <= best) {
+            found = Some((rank, entry));
         }
     }
-    match name {
-        "exc_page_fault" | "do_user_addr_fault" | "handle_mm_fault" | "do_page_fault" => Some("page fault"),
-        "do_exit" | "do_group_exit" => Some("exit"),
-        "worker_thread" | "process_one_work" => Some("worker"),
-        "ret_from_fork" | "ret_from_fork_asm" | "schedule_tail" => Some("fork"),
-        "kthread" => Some("kernel thread"),
+    found.map(|(_, entry)| entry.to_owned())
+}
+
+/// What a function is the entry of, and how little it says (least first).
+fn entry(name: &str) -> Option<(u8, &str)> {
+    for prefix in ["__x64_sys_", "__arm64_sys_", "__riscv_sys_", "__se_sys_", "__do_sys_"] {
+        if let Some(call) = name.strip_prefix(prefix) {
+            return Some((0, call));
+        }
+    }
+    Some(match name {
+        "exc_page_fault" | "do_user_addr_fault" | "handle_mm_fault" | "do_page_fault" => (1, "page fault"),
+        "do_exit" | "do_group_exit" => (2, "exit"),
+        "kernel_wait4" => (2, "wait4"),
+        "ksys_read" => (2, "read"),
+        "ksys_write" => (2, "write"),
+        "process_one_work" | "worker_thread" => (3, "worker"),
+        "kthread" => (4, "kernel thread"),
+        "exit_to_user_mode_loop" | "irqentry_exit_to_user_mode" => (5, "return to user"),
         "sysvec_apic_timer_interrupt"
         | "asm_sysvec_apic_timer_interrupt"
         | "common_interrupt"
-        | "asm_common_interrupt" => Some("interrupt"),
-        _ => None,
-    }
+        | "asm_common_interrupt" => (6, "interrupt"),
+        "ret_from_fork" | "ret_from_fork_asm" | "schedule_tail" => (7, "fork"),
+        _ => return None,
+    })
 }
 
 /// The part of the kernel that a function belongs to, by its name.
@@ -297,6 +311,15 @@ mod tests {
         assert!(found.spins);
         assert_eq!(found.spins_for.as_deref(), Some("xfs_inode_lock"));
         assert_eq!((found.entry.as_deref(), found.group.as_deref()), (Some("unlink"), Some("xfs")));
+    }
+
+    #[test]
+    fn the_entry_is_what_says_most() {
+        let of = |names: &[&str]| entry_of(names.iter().copied());
+        let worker = ["xfs_difree", "process_one_work", "worker_thread", "kthread", "ret_from_fork"];
+        assert_eq!(of(&worker).as_deref(), Some("worker"));
+        assert_eq!(of(&["exc_page_fault", "copy_to_user", "__x64_sys_read"]).as_deref(), Some("read"));
+        assert_eq!(of(&["schedule", "nothing"]), None);
     }
 
     #[test]

@@ -569,6 +569,10 @@ impl Engine {
         }
         let slot = &mut self.tasks[task.index()];
         slot.seen = true;
+        if !std::mem::take(&mut slot.woken) && slot.wait.is_none() {
+            // it was preempted: the stack that may follow is of no wait
+            slot.last_wait = None;
+        }
         slot.early_wake = None;
         slot.object = None;
         slot.state = State::Running(cpu);
@@ -862,6 +866,8 @@ impl Engine {
         let slot = &self.tasks[task.index()];
         let end = match (lock, &slot.wait) {
             (Some(lock), _) => Some(End::Lock(lock)),
+            // within the wait for a lock the stack comes at its end
+            (None, Some(wait)) if wait.contention => None,
             (None, Some(wait)) => Some(wait.end()),
             (None, None) => slot.last_wait,
         };

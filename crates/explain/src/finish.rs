@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use trace::{LockKind, StackId, Tables, TaskId, TaskKind, TimeNs};
 
 use crate::account::{Account, End, EndSums, SampleSums, Stacks, Weight};
-use crate::classify::{Class, KernelStack, entry, plain};
+use crate::classify::{Class, KernelStack, entry_of, plain};
 use crate::engine::Engine;
 use crate::explanation::{
     Budget, Chain, ChainEdge, ChainNode, Explanation, Facts, Holder, NamedTime, Path, Root, RootKind,
@@ -124,15 +124,7 @@ impl Finish<'_> {
             }
             End::Wait(Class::Io) => plain(RootKind::Io, ""),
             End::Wait(Class::Kernel | Class::Lock) => {
-                // the function that waits says best for what
-                let paths = self.account.paths.iter().filter(|((e, ..), _)| *e == end);
-                let top = paths.max_by_key(|((_, stack, _), ns)| (**ns, std::cmp::Reverse(*stack)));
-                let class = top
-                    .and_then(|((_, stack, _), _)| self.tables.stack_names(*stack).find(|n| !is_sleeping(n)));
-                Called {
-                    class: class.map(crate::classify::plain).unwrap_or_default().to_owned(),
-                    ..plain(RootKind::Kernel, "")
-                }
+                Called { class: self.waiting_function(end), ..plain(RootKind::Kernel, "") }
             }
             End::Wait(Class::Futex) => plain(RootKind::Futex, ""),
             End::Wait(Class::Peer) => plain(RootKind::Pipe, ""),
@@ -143,6 +135,20 @@ impl Finish<'_> {
             End::LongRunnable => plain(RootKind::WakeUp, ""),
             End::Unknown => plain(RootKind::Other, ""),
         }
+    }
+
+    /// The function that waits says best for what, if it is one for most of the time.
+    fn waiting_function(&self, end: End) -> String {
+        let mut by_function: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((of, stack, in_scope), ns) in &self.account.paths {
+            if *of == end && *in_scope {
+                let function = self.tables.stack_names(*stack).find(|n| !is_sleeping(n));
+                *by_function.entry(function.map_or("", plain)).or_default() += ns;
+            }
+        }
+        let total: u64 = by_function.values().sum();
+        let top = by_function.into_iter().max_by_key(|(_, ns)| *ns);
+        top.filter(|(_, ns)| *ns > total / 2).map_or(String::new(), |(name, _)| name.to_owned())
     }
 
     fn roots(&mut self) -> Vec<Root> {
@@ -192,7 +198,7 @@ impl Finish<'_> {
     fn path(&self, stack: StackId, ns: u64, in_scope: bool) -> Path {
         let names: Vec<&str> = self.tables.stack_names(stack).collect();
         let awake = names.iter().position(|n| !is_sleeping(n)).unwrap_or(0);
-        let entry = names.iter().rev().find_map(|n| entry(plain(n))).map(str::to_owned);
+        let entry = entry_of(names.iter().copied());
         let stack = names[awake..].iter().map(|n| plain(n).to_owned()).collect();
         Path { stack, ns, entry, in_scope }
     }
@@ -225,6 +231,10 @@ impl Finish<'_> {
         let mut stacks: HashMap<(usize, String, StackId), u64> = HashMap::new();
         for ((lock, task, stack), ns) in &self.account.under {
             let Some(i) = self.index(index, End::Lock(*lock)) else { continue };
+            // who spins for a lock does not work under it
+            if self.stack(*stack).spins {
+                continue;
+            }
             // the work item of a sample is in its stack
             let names: Vec<&str> = self.tables.stack_names(*stack).collect();
             let below = names.iter().position(|n| plain(n) == "process_one_work");

@@ -156,13 +156,12 @@ impl Machine {
                 }
             }
             // wake somebody, as a task or as an interrupt
-            (4, _) => {
-                if self.doing[who] == Doing::Blocked(None) {
-                    let waker = running.map_or(Waker::Interrupt, |t| Waker::Task(self.tasks[t]));
-                    self.wake(cpu, waker, who);
-                    self.doing[who] = Doing::Runnable;
-                }
+            (4, _) if self.doing[who] == Doing::Blocked(None) => {
+                let waker = running.map_or(Waker::Interrupt, |t| Waker::Task(self.tasks[t]));
+                self.wake(cpu, waker, who);
+                self.doing[who] = Doing::Runnable;
             }
+            (4, _) => {}
             // an idle CPU takes what is runnable
             (_, None) => self.switch(cpu, TaskState::Running, -1),
             _ => {}
