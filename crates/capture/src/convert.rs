@@ -25,6 +25,8 @@ struct OpenWait {
     kind: LockKind,
     lock: LockId,
     owner: Option<u32>,
+    /// It has slept in this wait before: a further sleep shows who has the lock by then.
+    slept: bool,
 }
 
 /// Turns entries into events.
@@ -267,7 +269,8 @@ impl Converter {
             ev::SWITCH => self.switch(cpu, e),
             ev::WAKING => {
                 let wakee = self.task(e.tid, cpu);
-                let waker = match (e.flags & layout::WAKING_CONTEXT_KNOWN, e.flags & layout::WAKING_INTERRUPT) {
+                let waker = match (e.flags & layout::WAKING_CONTEXT_KNOWN, e.flags & layout::WAKING_INTERRUPT)
+                {
                     (0, _) => Waker::Unknown,
                     (_, 0) if e.other != 0 => Waker::Task(self.task(e.other, cpu)),
                     // the idle task wakes others only on behalf of interrupts and calls from other CPUs
@@ -294,7 +297,13 @@ impl Converter {
                         if waits.len() >= 4 {
                             waits.remove(0);
                         }
-                        waits.push(OpenWait { address: e.a, kind, lock, owner: Some(e.other).filter(|o| *o != 0) });
+                        waits.push(OpenWait {
+                            address: e.a,
+                            kind,
+                            lock,
+                            owner: Some(e.other).filter(|o| *o != 0),
+                            slept: false,
+                        });
                     }
                 }
                 let flags = ContentionFlags(e.flags);
@@ -374,7 +383,7 @@ impl Converter {
         let owner = e.a as u32;
         if owner != 0
             && let Some(wait) = self.open.get_mut(&e.tid).and_then(|w| w.first_mut())
-            && wait.owner != Some(owner)
+            && (std::mem::replace(&mut wait.slept, true) || wait.owner != Some(owner))
         {
             wait.owner = Some(owner);
             let lock = wait.lock;
@@ -579,8 +588,13 @@ impl Converter {
         };
         let object = Some(self.builder.str(&object));
         let process = if shared.is_some() { None } else { process };
-        let lock =
-            self.builder.add_lock(Lock { kind: LockKind::Futex, address, object, process, ..Lock::default() });
+        let lock = self.builder.add_lock(Lock {
+            kind: LockKind::Futex,
+            address,
+            object,
+            process,
+            ..Lock::default()
+        });
         self.futexes.insert(key, lock);
         lock
     }
