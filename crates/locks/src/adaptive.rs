@@ -1,0 +1,356 @@
+//! The adaptive semaphore.
+use core::time::Duration;
+
+use crate::counting::Counting;
+use crate::spin::{ROUNDS, SpinBudget, spinners_allowed};
+use crate::sys::{AtomicU64, Deadline, Ordering, const_constructor, cpu_plus_one, deadline_after, has_passed, now_ns};
+use crate::wait_list::{LockedList, WaitList, Waiter};
+
+/// Somebody is on the list of sleepers. Changes with the list locked only.
+const QUEUED: u64 = 1;
+/// Free permits belong to the first sleeper; nobody else may take one.
+const HANDOFF: u64 = 1 << 1;
+/// The first sleeper has been woken and has neither got a permit nor gone back to sleep yet.
+const WOKEN: u64 = 1 << 2;
+/// One spinner; three bits.
+const SPINNER: u64 = 1 << 3;
+const SPINNERS: u64 = 0b111 << 3;
+const MOST_SPINNERS: u32 = 7;
+/// The first sleeper has waited long enough: it is to be woken even though a spinner is there.
+const DUE: u64 = 1 << 6;
+/// One permit that was taken past the first sleeper; twelve bits.
+const BYPASS: u64 = 1 << 7;
+const BYPASSES: u64 = 0xfff << 7;
+/// The CPU on which a permit was last taken, plus one; 0 if unknown; 13 bits.
+const CPU_SHIFT: u32 = 19;
+const CPU: u64 = 0x1fff << CPU_SHIFT;
+/// What belongs to the first sleeper, and goes when it goes.
+const OF_FIRST: u64 = HANDOFF | WOKEN | DUE | BYPASSES;
+/// One free permit.
+const ONE: u64 = 1 << 32;
+
+/// After this many bypasses the first sleeper is the only one who may take a permit.
+const RESERVE_AFTER: u64 = if cfg!(any(test, loom)) { 2 } else { 4000 };
+/// After this time as the first one, a sleeper is woken and gets its turn even though spinners would be faster, in ns.
+const DUE_AFTER_NS: u64 = 2_000_000;
+/// Where permits are held this long at a time, a release is a direct hand-over, in ns: waking a thread costs little next to it.
+const LONG_HOLD_NS: u64 = 200_000;
+/// The first bypasses of each first sleeper, at which it is asked whether holds are long.
+const JUDGED_BYPASSES: u64 = 16;
+
+pub struct AdaptiveSemaphore {
+    state: AtomicU64,
+    budget: SpinBudget,
+    waiters: WaitList,
+    /// Since when the first sleeper is the first, ns.
+    first_since: AtomicU64,
+}
+
+/// The state with the number of this CPU in it.
+#[inline]
+fn stamped(state: u64) -> u64 {
+    state & !CPU | (u64::from(cpu_plus_one()) << CPU_SHIFT) & CPU
+}
+
+#[inline]
+fn is_free(state: u64) -> bool {
+    state >= ONE && state & HANDOFF == 0
+}
+
+/// Whether free permits could be overlooked: there is a sleeper and nobody is awake to take them.
+#[inline]
+fn needs_wake(state: u64) -> bool {
+    state & QUEUED != 0
+        && state & WOKEN == 0
+        && (state & SPINNERS == 0 || state & (HANDOFF | DUE) != 0)
+}
+
+/// Whether the last owner cannot be running, because this thread is, on its CPU.
+#[inline]
+fn owner_is_displaced(state: u64) -> bool {
+    let here = u64::from(cpu_plus_one());
+    here != 0 && (state & CPU) >> CPU_SHIFT == here
+}
+
+impl AdaptiveSemaphore {
+    pub const MAX_PERMITS: u32 = u32::MAX >> 1;
+
+    const_constructor! {
+        pub fn new(permits: u32) -> Self {
+            let permits = if permits > Self::MAX_PERMITS { Self::MAX_PERMITS } else { permits };
+            Self { state: AtomicU64::new(permits as u64 * ONE), budget: SpinBudget::new(), waiters: WaitList::new(), first_since: AtomicU64::new(0) }
+        }
+    }
+
+    /// What the state is after a permit has been taken from it by somebody who is not the first sleeper.
+    #[inline]
+    fn taken(&self, state: u64) -> u64 {
+        let state = stamped(state) - ONE;
+        if state & QUEUED == 0 { state } else { self.bypassed(state) }
+    }
+
+    #[cold]
+    fn bypassed(&self, state: u64) -> u64 {
+        let state = state + BYPASS;
+        let last = (state & BYPASSES) / BYPASS >= RESERVE_AFTER || self.holds_are_long(state);
+        if last { state | HANDOFF } else { state }
+    }
+
+    /// Whether a permit is held so long at a time that handing it over to a sleeper costs little next to that.
+    ///
+    /// How often the first sleeper was bypassed and how long that took tell, at the price of a look at the clock; only the first
+    /// few bypasses have to pay it, since a large number of them says enough.
+    fn holds_are_long(&self, state: u64) -> bool {
+        let bypasses = (state & BYPASSES) / BYPASS;
+        bypasses < JUDGED_BYPASSES && self.first_has_waited(now_ns(), (bypasses + 1) * LONG_HOLD_NS)
+    }
+
+    #[inline]
+    fn take_if_free(&self) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while is_free(state) {
+            match self.state.compare_exchange_weak(state, self.taken(state), Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        false
+    }
+
+    /// Waits for a permit; false if the deadline came first.
+    #[cold]
+    fn wait(&self, deadline: Deadline) -> bool {
+        let spinners = if self.budget.is_worth_it() { spinners_allowed().min(MOST_SPINNERS) } else { 0 };
+        let most = u64::from(spinners) * SPINNER;
+        let mut state = self.state.load(Ordering::Relaxed);
+        let spins = loop {
+            let free = is_free(state);
+            let next = if free {
+                self.taken(state)
+            } else if state & SPINNERS < most
+                && !owner_is_displaced(state)
+                && (state & QUEUED == 0 || !self.holds_are_long(state))
+            {
+                state + SPINNER
+            } else {
+                break false;
+            };
+            match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) if free => return true,
+                Ok(_) => break true,
+                Err(now) => state = now,
+            }
+        };
+        if spins && self.spin(deadline) {
+            return true;
+        }
+        if has_passed(deadline) {
+            if spins {
+                let state = self.state.fetch_sub(SPINNER, Ordering::Relaxed) - SPINNER;
+                self.wake_if_overlooked(state);
+            }
+            return false;
+        }
+        self.queue(spins, deadline)
+    }
+
+    /// Spins for a permit; if it does not get one, the caller still counts as a spinner.
+    fn spin(&self, deadline: Deadline) -> bool {
+        let try_take = |now| {
+            let mut state = self.state.load(Ordering::Relaxed);
+            while is_free(state) {
+                let mut next = self.taken(state) - SPINNER;
+                if state & QUEUED != 0 && self.first_has_waited(now, DUE_AFTER_NS) {
+                    next |= DUE;
+                }
+                match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => return Some(next),
+                    Err(now) => state = now,
+                }
+            }
+            None
+        };
+        let displaced = || owner_is_displaced(self.state.load(Ordering::Relaxed));
+        match self.budget.spin(deadline, try_take, displaced, ROUNDS) {
+            Some(state) => {
+                self.wake_if_overlooked(state);
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[inline]
+    fn first_has_waited(&self, now: u64, ns: u64) -> bool {
+        now.saturating_sub(self.first_since.load(Ordering::Relaxed)) >= ns
+    }
+
+    /// Joins the list of sleepers, unless a permit is free, and waits there.
+    fn queue(&self, was_spinner: bool, deadline: Deadline) -> bool {
+        let waiter = Waiter::new(0);
+        {
+            let list = self.waiters.lock();
+            let spinner = if was_spinner { SPINNER } else { 0 };
+            let mut state = self.state.load(Ordering::Relaxed);
+            let (free, next) = loop {
+                let free = is_free(state);
+                let next = if free { self.taken(state) } else { state | QUEUED } - spinner;
+                match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => break (free, next),
+                    Err(now) => state = now,
+                }
+            };
+            if free {
+                drop(list);
+                self.wake_if_overlooked(next);
+                return true;
+            }
+            if list.is_empty() {
+                self.first_since.store(now_ns(), Ordering::Relaxed);
+            }
+            // SAFETY: the waiter is new, and every way out of the loop below takes it off the list.
+            unsafe { list.push(&waiter) };
+            // Permits may be free, but reserved for the first sleeper, whose wake-up is somebody else's business.
+        }
+        loop {
+            if !waiter.sleep(deadline) {
+                return self.give_up(&waiter);
+            }
+            // Woken: this is the first of the list. Compete.
+            if self.spin_as_first(&waiter, deadline) {
+                return true;
+            }
+        }
+    }
+
+    /// Tries to get a permit as the first sleeper, who has been woken; if that fails, is ready to sleep again.
+    fn spin_as_first(&self, waiter: &Waiter, deadline: Deadline) -> bool {
+        let look = |_| {
+            let state = self.state.load(Ordering::Relaxed);
+            if state >= ONE {
+                return Some(());
+            }
+            if state & HANDOFF == 0 {
+                // Lost once: the next permit is ours.
+                self.state.fetch_or(HANDOFF, Ordering::Relaxed);
+            }
+            None
+        };
+        let displaced = || owner_is_displaced(self.state.load(Ordering::Relaxed));
+        loop {
+            let seen = self.budget.spin(deadline, look, displaced, 1).is_some();
+            let list = self.waiters.lock();
+            let mut state = self.state.load(Ordering::Relaxed);
+            while state >= ONE {
+                let next = stamped(state & !OF_FIRST) - ONE;
+                match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => {
+                        let state = self.leave(&list, waiter, next);
+                        drop(list);
+                        self.wake_if_overlooked(state);
+                        return true;
+                    }
+                    Err(now) => state = now,
+                }
+            }
+            if !seen {
+                // No permit is free. Once WOKEN is off, whoever releases one signals again.
+                waiter.reset();
+                if self.state.compare_exchange(state, state & !WOKEN, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    return false;
+                }
+                // Something changed: put the news back, and look again.
+                let _ = waiter.signal();
+            }
+        }
+    }
+
+    /// Takes a waiter off the list, whose state is `state` but for that; returns the new state.
+    fn leave(&self, list: &LockedList<'_>, waiter: &Waiter, state: u64) -> u64 {
+        // SAFETY: the caller is the waiter's thread, which put it on this list and has not taken it off yet.
+        let was_first = list.is_first(waiter);
+        unsafe { list.remove(waiter) };
+        if list.is_empty() {
+            return self.state.fetch_and(!QUEUED, Ordering::Relaxed) & !QUEUED;
+        }
+        if was_first {
+            self.first_since.store(now_ns(), Ordering::Relaxed);
+        }
+        state
+    }
+
+    /// The deadline has passed: leaves the list, without what belongs to its first sleeper.
+    fn give_up(&self, waiter: &Waiter) -> bool {
+        let list = self.waiters.lock();
+        let mut state = self.state.load(Ordering::Relaxed);
+        if list.is_first(waiter) {
+            state = self.state.fetch_and(!OF_FIRST, Ordering::Relaxed) & !OF_FIRST;
+        }
+        let state = self.leave(&list, waiter, state);
+        drop(list);
+        self.wake_if_overlooked(state);
+        false
+    }
+
+    /// To be called by everybody who ceases to be awake on behalf of the sleepers, with the state that it left.
+    #[inline]
+    fn wake_if_overlooked(&self, state: u64) {
+        if state >= ONE && needs_wake(state) {
+            self.wake_first();
+        }
+    }
+
+    /// Wakes the first sleeper, to compete for a permit, if that is still needed.
+    #[cold]
+    fn wake_first(&self) {
+        let list = self.waiters.lock();
+        let Some(first) = list.first() else { return };
+        let state = self.state.load(Ordering::Relaxed);
+        if !needs_wake(state) || state < ONE && state & DUE == 0 {
+            // Somebody took the permit: its release will look again.
+            return;
+        }
+        let marks = if self.holds_are_long(state) { WOKEN | HANDOFF } else { WOKEN };
+        self.state.fetch_or(marks, Ordering::Relaxed);
+        let waker = first.signal();
+        drop(list);
+        waker.wake();
+    }
+}
+
+impl Counting for AdaptiveSemaphore {
+    #[inline]
+    fn acquire(&self) {
+        if !self.take_if_free() {
+            self.wait(None);
+        }
+    }
+
+    #[inline]
+    fn try_acquire(&self) -> bool {
+        self.take_if_free()
+    }
+
+    #[inline]
+    fn acquire_timeout(&self, timeout: Duration) -> bool {
+        self.take_if_free() || self.wait(deadline_after(timeout))
+    }
+
+    #[inline]
+    fn release(&self) {
+        let state = self.state.fetch_add(ONE, Ordering::Release) + ONE;
+        if needs_wake(state) {
+            self.wake_first();
+        }
+    }
+
+    fn available(&self) -> u32 {
+        (self.state.load(Ordering::Relaxed) / ONE) as u32
+    }
+}
+
+impl core::fmt::Debug for AdaptiveSemaphore {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("AdaptiveSemaphore").field("available", &self.available()).finish_non_exhaustive()
+    }
+}
