@@ -623,9 +623,9 @@ pub fn hostile() -> RunResult {
             for stack in s.off_cpu.iter_mut().chain(&mut s.on_cpu) {
                 stack.comm = evil();
                 stack.kernel.push(u32::MAX);
-                stack.us *= 1e290;
             }
             s.off_cpu[0].us = -1.0;
+            s.off_cpu[2].us = 1e290;
             s.off_cpu[1].kernel = vec![0; 100_000];
         }
         if let Some(t) = &mut p.timeline {

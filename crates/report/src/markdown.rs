@@ -1,0 +1,187 @@
+//! Markdown for an issue or a mailing list: readable as it is, a table where it is rendered.
+
+use crate::terminal::comparison_line;
+use crate::text::{self, NONE, plain};
+use crate::verdict;
+use crate::view::{Group, groups};
+use result::{Budget, Mode, RunResult};
+
+/// Longest cell, columns.
+const CELL: usize = 120;
+
+/// Text from anywhere as Markdown that shows it and does nothing else.
+pub fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in plain(text, 2000).chars() {
+        match c {
+            // A backslash before punctuation is the punctuation; `<`, `&` and `@` are escaped so that neither HTML nor
+            // a mention comes of them, `:` and `.` so that no bare address becomes a link.
+            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '(' | ')' | '#' | '!' | '|'
+            | '~' | '&' => {
+                out.push('\\');
+                out.push(c);
+            }
+            '@' => out.push_str("&#64;"),
+            c => out.push(c),
+        }
+    }
+    out.replace("://", "&#58;//").replace("www.", "www&#46;")
+}
+
+/// A result as Markdown: per workload a table, the verdict, the roots; then warnings and how to reproduce it.
+pub fn render(result: &RunResult) -> String {
+    let mut out = String::new();
+    for group in groups(result) {
+        out.push_str(&format!("### {}\n\n", escape(&verdict::heading(result, &group))));
+        if group.mode != Mode::Recorded {
+            table(&mut out, &group);
+        }
+        for sentence in verdict::sentences(result, &group) {
+            out.push_str(&format!("{}\n", escape(&sentence)));
+        }
+        for row in &group.rows {
+            let p = row.point;
+            if !p.valid {
+                let because = p.invalid_because.as_deref().unwrap_or("no reason given");
+                out.push_str(&format!(
+                    "\n**{} at {} is void**: {}\n",
+                    escape(&plain(&p.target, CELL)),
+                    text::tasks(p.tasks),
+                    escape(because)
+                ));
+            }
+            if !p.roots.is_empty() {
+                roots(&mut out, p);
+            }
+        }
+        out.push('\n');
+    }
+    if result.points.is_empty() {
+        out.push_str("Nothing was measured.\n\n");
+    }
+    if !result.comparisons.is_empty() {
+        for c in result.comparisons.iter().take(100) {
+            out.push_str(&format!("- {}\n", escape(&comparison_line(c))));
+        }
+        out.push('\n');
+    }
+    let mut warnings: Vec<String> = Vec::new();
+    for w in result.warnings.iter().chain(result.points.iter().flat_map(|p| &p.warnings)) {
+        let w = escape(&w.to_string());
+        if !warnings.contains(&w) && warnings.len() < 50 {
+            warnings.push(w);
+        }
+    }
+    if !result.complete {
+        warnings.push(if result.interrupted { "interrupted" } else { "not complete" }.to_owned());
+    }
+    for w in &warnings {
+        out.push_str(&format!("> {w}\n"));
+    }
+    if !warnings.is_empty() {
+        out.push('\n');
+    }
+    // Indented code needs no fence that a command could close.
+    let command = plain(&text::shell(&result.command), 4000);
+    if !command.is_empty() {
+        out.push_str(&format!("    {command}\n\n"));
+    }
+    let m = &result.machine;
+    out.push_str(&escape(&format!(
+        "perfloss {} · {} · seed {} · {} · Linux {}",
+        result.perfloss_version, result.schema, result.seed, m.cpu_model, m.kernel
+    )));
+    out.push('\n');
+    out
+}
+
+fn table(out: &mut String, group: &Group<'_>) {
+    let heads = [
+        "target", "tasks", "ops/s", "±", "of best", "scaling", "total", "user", "sys", "spin", "idle",
+        "steal",
+    ];
+    let mut lines: Vec<Vec<String>> = vec![heads.iter().map(|h| (*h).to_owned()).collect()];
+    for row in group.rows.iter().take(2000) {
+        let p = row.point;
+        let e = p.ops_per_s.as_ref().filter(|_| p.valid);
+        let none = || NONE.to_owned();
+        let b = p.budget_us_per_op.as_ref().filter(|_| p.valid);
+        let part = |f: fn(&Budget) -> Option<f64>| text::micros_or_none(b.and_then(f));
+        lines.push(vec![
+            escape(&plain(&p.target, CELL)),
+            p.tasks.to_string(),
+            if p.valid { e.map_or_else(none, |e| text::rate(e.median)) } else { "void".to_owned() },
+            e.filter(|e| e.rounds.len() != 1).map_or_else(none, |e| text::percent(e.relative_half_width())),
+            row.of_best.map_or_else(none, text::percent),
+            row.scaling.map_or_else(none, text::ratio),
+            part(|b| b.total),
+            part(|b| b.user),
+            part(|b| b.system),
+            part(|b| b.spin),
+            part(|b| b.idle),
+            part(|b| b.steal),
+        ]);
+    }
+    grid(out, &lines);
+    out.push_str("\nThe columns from total on are CPU-us per operation.\n\n");
+}
+
+/// A table whose columns line up in the source, too: the first to the left, the others to the right.
+pub(crate) fn grid(out: &mut String, lines: &[Vec<String>]) {
+    let columns = lines.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|i| lines.iter().filter_map(|l| l.get(i)).map(|c| text::width(c)).max().unwrap_or(0).max(3))
+        .collect();
+    for (n, line) in lines.iter().enumerate() {
+        out.push('|');
+        for (i, cell) in line.iter().enumerate() {
+            let cell = if i == 0 { text::left(cell, widths[i]) } else { text::right(cell, widths[i]) };
+            out.push_str(&format!(" {cell} |"));
+        }
+        out.push('\n');
+        if n == 0 {
+            out.push('|');
+            for (i, w) in widths.iter().enumerate() {
+                let rule = "-".repeat(*w);
+                out.push_str(&if i == 0 { format!(" {rule} |") } else { format!(" {}: |", &rule[1..]) });
+            }
+            out.push('\n');
+        }
+    }
+}
+
+fn roots(out: &mut String, p: &result::Point) {
+    out.push_str(&format!(
+        "\n**{} at {}**\n\n",
+        escape(&plain(if p.mode == Mode::Recorded { &p.workload } else { &p.target }, CELL)),
+        text::tasks(p.tasks)
+    ));
+    for root in p.roots.iter().take(10) {
+        let mut line = format!("{}: {}", verdict::root_size(root), verdict::lock_words(&root.lock));
+        if let Some(split) = &root.split {
+            line.push_str(&format!(" · {}", verdict::split_words(split)));
+        }
+        if root.disturbed {
+            line.push_str(" · disturbed by capture");
+        }
+        out.push_str(&format!("- {}\n", escape(&line)));
+        for path in root.paths.iter().take(3) {
+            out.push_str(&format!(
+                "  - {} {}\n",
+                text::percent(path.share),
+                escape(&verdict::path_words(&root.paths, path))
+            ));
+        }
+        if !root.holders.is_empty() {
+            out.push_str(&format!("  - held by {}\n", escape(&verdict::holders_words(root))));
+        }
+    }
+    for r in p.remedies.iter().take(10) {
+        out.push_str(&format!(
+            "- remedy: {}, {} ({})\n",
+            escape(&plain(&r.what, CELL)),
+            escape(&verdict::gain_words(r)),
+            escape(&verdict::how_words(r))
+        ));
+    }
+}
