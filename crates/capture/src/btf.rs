@@ -216,11 +216,6 @@ impl Btf {
         (proto.kind() == KIND_FUNC_PROTO).then(|| proto.vlen().saturating_sub(1))
     }
 
-    /// Whether a structure of that name is defined.
-    pub fn has_struct(&self, name: &str) -> bool {
-        self.find(name, &[KIND_STRUCT]).is_some()
-    }
-
     fn strip(&self, mut id: u32) -> u32 {
         for _ in 0..32 {
             match self.get(id) {
@@ -307,13 +302,14 @@ impl Btf {
     }
 
     /// The lock at an offset of a structure, as `struct.member`: the innermost structure with a name that is no lock itself, and
-    /// the member from there on (`xfs_inode` at the offset of `i_vnode.i_rwsem` gives `inode.i_rwsem`).
-    pub fn lock_at(&self, structure: &str, offset: u32) -> Option<String> {
+    /// the member from there on (`xfs_inode` at the offset of `i_vnode.i_rwsem` gives `inode.i_rwsem`). A spinlock may be the first
+    /// member of another lock, and is named apart from it.
+    pub fn lock_at(&self, structure: &str, offset: u32, spins: bool) -> Option<String> {
         let id = self.find(structure, &[KIND_STRUCT])?;
-        self.lock_in(id, structure, String::new(), offset, 0)
+        self.lock_in(id, structure, String::new(), offset, spins, 0)
     }
 
-    fn lock_in(&self, id: u32, owner: &str, path: String, offset: u32, depth: u32) -> Option<String> {
+    fn lock_in(&self, id: u32, owner: &str, path: String, offset: u32, spins: bool, depth: u32) -> Option<String> {
         if depth > 12 {
             return None;
         }
@@ -336,15 +332,16 @@ impl Btf {
                     let type_name = self.type_name(type_id);
                     if LOCK_TYPES.contains(&type_name.as_str()) {
                         let here = join(&path);
-                        if rest == 0 {
+                        let sleeps = matches!(type_name.as_str(), "semaphore" | "mutex" | "rw_semaphore");
+                        if rest == 0 && !(spins && sleeps) {
                             return Some(format!("{owner}.{here}"));
                         }
-                        return self.lock_in(type_id, owner, here, rest, depth + 1);
+                        return self.lock_in(type_id, owner, here, rest, spins, depth + 1);
                     }
                     let found = if type_name.is_empty() {
-                        self.lock_in(type_id, owner, join(&path), rest, depth + 1)
+                        self.lock_in(type_id, owner, join(&path), rest, spins, depth + 1)
                     } else {
-                        self.lock_in(type_id, &type_name, String::new(), rest, depth + 1)
+                        self.lock_in(type_id, &type_name, String::new(), rest, spins, depth + 1)
                     };
                     if found.is_some() {
                         return found;
@@ -361,7 +358,7 @@ impl Btf {
                         return Some(format!("{owner}.{}", join(&path)));
                     }
                     let inner = if type_name.is_empty() { owner } else { &type_name };
-                    if let Some(found) = self.lock_in(element, inner, String::new(), rest % each, depth + 1) {
+                    if let Some(found) = self.lock_in(element, inner, String::new(), rest % each, spins, depth + 1) {
                         return Some(found);
                     }
                 }
@@ -384,17 +381,17 @@ mod tests {
         assert_eq!(btf.tracepoints(&["sched_waking", "nothing"]), [true, false]);
         assert_eq!(btf.tracepoint_arguments("sched_waking"), Some(1));
         let offset = btf.offset_of("inode", "i_rwsem").expect("inodes have i_rwsem");
-        assert_eq!(btf.lock_at("inode", offset).as_deref(), Some("inode.i_rwsem"));
+        assert_eq!(btf.lock_at("inode", offset, false).as_deref(), Some("inode.i_rwsem"));
         let offset = btf.offset_of("mm_struct", "mmap_lock").expect("mm_struct has mmap_lock");
-        assert_eq!(btf.lock_at("mm_struct", offset).as_deref(), Some("mm_struct.mmap_lock"));
-        assert_eq!(btf.lock_at("mm_struct", 3), None);
+        assert_eq!(btf.lock_at("mm_struct", offset, false).as_deref(), Some("mm_struct.mmap_lock"));
+        assert_eq!(btf.lock_at("mm_struct", 3, false), None);
     }
 
     #[test]
     fn a_lock_in_an_embedded_inode_is_named_by_the_inode() {
         let btf = Btf::kernel().expect("this kernel has BTF");
         let Some(outer) = btf.offset_of("shmem_inode_info", "vfs_inode.i_rwsem") else { return };
-        assert_eq!(btf.lock_at("shmem_inode_info", outer).as_deref(), Some("inode.i_rwsem"));
+        assert_eq!(btf.lock_at("shmem_inode_info", outer, false).as_deref(), Some("inode.i_rwsem"));
     }
 
     #[test]

@@ -530,9 +530,10 @@ impl Converter {
         }
         let lock = (note.b != 0).then(|| self.lock(note.b, names::kind_of(note.state as u8)));
         if let (Some(lock), Some(kernel)) = (lock, kernel)
-            && self.builder.tables().lock(lock).is_some_and(|l| l.class.is_none())
+            && let Some(row) = self.builder.tables().lock(lock)
+            && row.class.is_none()
         {
-            let class = names::class_by_stack(self.builder.tables().stack_names(kernel));
+            let class = names::class_by_stack(row.kind, self.builder.tables().stack_names(kernel));
             if let Some(class) = class {
                 let class = self.builder.str(&class);
                 self.builder.change_lock(lock, |l| l.class = Some(class));

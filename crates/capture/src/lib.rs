@@ -18,6 +18,7 @@
 mod btf;
 mod capture;
 mod convert;
+mod doctor;
 mod error;
 mod layout;
 mod loader;
@@ -29,5 +30,6 @@ mod symbols;
 mod sys;
 
 pub use capture::{Capture, Captured, Options, Report, Sink};
+pub use doctor::{Finding, SelfTest, Status, doctor, self_test};
 pub use error::Error;
 pub use scope::Scope;

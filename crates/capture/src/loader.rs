@@ -93,7 +93,7 @@ fn remember(_: PrintLevel, text: String) {
 fn last_words() -> String {
     let Ok(mut words) = words().lock() else { return String::new() };
     let text: Vec<String> = words.drain(..).filter(|w| !w.is_empty()).collect();
-    let start = if std::env::var_os("PERFLOSS_DEBUG_BPF").is_some() {0} else {text.len().saturating_sub(6)};
+    let start = text.len().saturating_sub(6);
     text[start..].join(" | ")
 }
 
@@ -101,7 +101,6 @@ fn last_words() -> String {
 fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
     use libbpf_rs::ErrorKind;
     let words = last_words();
-    if std::env::var_os("PERFLOSS_DEBUG_BPF").is_some() { eprintln!("{words}"); }
     if error.kind() == ErrorKind::PermissionDenied && !words.contains("BEGIN PROG LOAD LOG") {
         return Error::NotAllowed {
             what: what.to_owned(),
@@ -110,6 +109,26 @@ fn bpf_error(what: &str, error: &libbpf_rs::Error) -> Error {
     }
     let why = if words.is_empty() { format!("{error}") } else { format!("{error} ({words})") };
     Error::Bpf { what: what.to_owned(), why }
+}
+
+/// Whether this kernel lets programs be attached to functions.
+///
+/// # Errors
+/// What loading one fails with.
+pub fn fentry_allowed() -> Result<(), Error> {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, remember)));
+    let what = "loading a program at a function";
+    let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(|e| bpf_error(what, &e))?;
+    for mut prog in open.progs_mut() {
+        let probe = prog.name() == "probe_fentry";
+        prog.set_autoload(probe);
+    }
+    let loaded = open.load();
+    last_words();
+    match loaded {
+        Ok(_) => Ok(()),
+        Err(e) => Err(Error::Bpf { what: what.into(), why: e.to_string() }),
+    }
 }
 
 impl Loaded {
@@ -146,6 +165,7 @@ impl Loaded {
                 "on_waking" => plan.waking,
                 "on_rename" | "on_exec" => plan.names,
                 "on_sample" => plan.sample_hz > 0,
+                "probe_fentry" => false,
                 "on_work" | "on_work_end" => plan.work,
                 n if n.starts_with("on_xfs") => plan.xfs_detail,
                 n if optional.is_some_and(|i| OPTIONAL[i].2 == "interrupts") => {

@@ -62,7 +62,11 @@ const CACHES: [(&str, &str); 28] = [
 ];
 
 /// Classes of locks in memory of general caches, which only the functions that wait for them tell.
-const BY_FUNCTION: [(&str, &str); 14] = [
+const BY_FUNCTION: [(&str, &str); 18] = [
+    ("raw_spin_rq_lock", "rq.__lock"),
+    ("__schedule", "rq.__lock"),
+    ("sched_balance_", "rq.__lock"),
+    ("try_to_wake_up", "rq.__lock"),
     ("pipe_", "pipe_inode_info.mutex"),
     ("anon_pipe_", "pipe_inode_info.mutex"),
     ("fifo_open", "pipe_inode_info.mutex"),
@@ -113,8 +117,10 @@ pub fn is_lock_function(name: &str) -> bool {
 }
 
 /// The class of a lock by the stack of a task that waited for it (leaf first): a last resort.
-pub fn class_by_stack<'a>(frames: impl Iterator<Item = &'a str>) -> Option<String> {
-    let caller = frames.into_iter().find(|f| !is_lock_function(f))?;
+pub fn class_by_stack<'a>(kind: LockKind, mut frames: impl Iterator<Item = &'a str>) -> Option<String> {
+    // whoever spins may be the scheduler; whoever sleeps only uses it
+    let spins = matches!(kind, LockKind::Spinlock | LockKind::Rwlock);
+    let caller = frames.find(|f| !is_lock_function(f) || (spins && f.contains("schedule")))?;
     match BY_FUNCTION.iter().find(|(prefix, _)| caller.starts_with(prefix)) {
         Some((_, class)) => Some((*class).to_owned()),
         None => Some(format!("lock taken in {caller}")),
@@ -251,7 +257,8 @@ impl Namer {
         // slabs are as aligned as they are large; a slab of the smaller, last-resort size gives an offset without a lock
         let slab = 4096u64.checked_shl(info.cache_order)?;
         let offset = ((info.address & (slab - 1)) % u64::from(info.cache_size)) as u32;
-        self.first(|b| b.lock_at(structure, offset))
+        let spins = info.flags & SPIN != 0 && info.flags & MUTEX == 0;
+        self.first(|b| b.lock_at(structure, offset, spins))
     }
 }
 
@@ -363,9 +370,9 @@ mod tests {
 
     #[test]
     fn a_lock_without_a_name_is_named_by_who_waits_for_it() {
-        let class = class_by_stack(["mutex_lock", "anon_pipe_write", "vfs_write"].into_iter());
+        let class = class_by_stack(LockKind::Mutex, ["mutex_lock", "anon_pipe_write", "vfs_write"].into_iter());
         assert_eq!(class.as_deref(), Some("pipe_inode_info.mutex"));
-        let class = class_by_stack(["__mutex_lock.constprop.0", "odd_driver_ioctl"].into_iter());
+        let class = class_by_stack(LockKind::Mutex, ["__mutex_lock.constprop.0", "odd_driver_ioctl"].into_iter());
         assert_eq!(class.as_deref(), Some("lock taken in odd_driver_ioctl"));
     }
 }

@@ -774,3 +774,10 @@ int last_waits(struct bpf_iter__task *ctx)
 	bpf_seq_write(ctx->meta->seq, big, sizeof(*big));
 	return 0;
 }
+
+/* Never attached: whether it loads tells whether this kernel allows programs at functions. */
+SEC("fentry/bpf_fentry_test1")
+int probe_fentry(u64 *ctx)
+{
+	return 0;
+}

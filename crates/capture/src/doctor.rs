@@ -1,0 +1,260 @@
+//! What this machine allows, and what to do about the rest.
+
+use std::fs;
+use std::time::Duration;
+
+use trace::{Kind, TaskState};
+
+use crate::capture::{Capture, Options, kernel_types};
+use crate::error::Error;
+use crate::loader::{self, OPTIONAL, REQUIRED};
+use crate::symbols::KernelSymbols;
+use crate::sys;
+
+/// How good it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// As it should be.
+    Good,
+    /// It works, with less.
+    Limited,
+    /// A capture does not start without it.
+    Missing,
+}
+
+/// One fact about the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at, in a word or two.
+    pub name: &'static str,
+    /// How good it is.
+    pub status: Status,
+    /// What was found, and what is lost by it.
+    pub what: String,
+    /// What to do about it; empty if nothing has to be done or can be.
+    pub remedy: String,
+}
+
+impl Finding {
+    fn good(name: &'static str, what: impl Into<String>) -> Finding {
+        Finding { name, status: Status::Good, what: what.into(), remedy: String::new() }
+    }
+
+    fn limited(name: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding { name, status: Status::Limited, what: what.into(), remedy: remedy.into() }
+    }
+
+    fn missing(name: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Finding {
+        Finding { name, status: Status::Missing, what: what.into(), remedy: remedy.into() }
+    }
+}
+
+/// Looks at everything that a capture needs or can use. Takes about 0.3 s, loads the programs, and leaves nothing behind.
+pub fn doctor() -> Vec<Finding> {
+    let mut findings = vec![capabilities(), lockdown(), symbols()];
+    let btf = match kernel_types() {
+        Ok(btf) => {
+            findings.push(Finding::good("kernel types", "the kernel describes its types (BTF)"));
+            btf
+        }
+        Err(e) => {
+            let remedy = "use a kernel built with CONFIG_DEBUG_INFO_BTF, as distributions ship it";
+            findings.push(Finding::missing("kernel types", e.to_string(), remedy));
+            return findings;
+        }
+    };
+    let lacking: Vec<&str> = REQUIRED.into_iter().filter(|t| !btf.has_tracepoint(t)).collect();
+    if !lacking.is_empty() {
+        let what = format!("no tracepoints {}", lacking.join(", "));
+        findings.push(Finding::missing("tracepoints", what, "use a kernel with CONFIG_TRACEPOINTS"));
+        return findings;
+    }
+    let mut lost: Vec<String> = OPTIONAL
+        .iter()
+        .filter(|o| !o.1.is_empty() && !btf.has_tracepoint(o.1))
+        .map(|o| format!("{} ({})", o.1, o.2))
+        .collect();
+    lost.dedup();
+    findings.push(if lost.is_empty() {
+        Finding::good("tracepoints", "all that are used exist")
+    } else {
+        let remedy = "contention_begin came with Linux 5.19; a newer kernel has them";
+        Finding::limited("tracepoints", format!("not there: {}", lost.join(", ")), remedy)
+    });
+    let fields = [
+        ("semaphore", "last_holder", "who had a semaphore is known only from wake-ups"),
+        ("task_struct", "blocker", "for what a task waited when the capture began is not known"),
+        ("rw_semaphore", "owner", "owners of rw-semaphores are not known"),
+        ("mutex", "owner", "owners of mutexes are not known"),
+    ];
+    let lost: Vec<String> = fields
+        .iter()
+        .filter(|(s, f, _)| btf.offset_of(s, f).is_none())
+        .map(|(s, f, what)| format!("{s}.{f}: {what}"))
+        .collect();
+    findings.push(if lost.is_empty() {
+        Finding::good("lock owners", "locks tell their owners or last holders")
+    } else {
+        Finding::limited(
+            "lock owners",
+            format!("not there: {}", lost.join("; ")),
+            "CONFIG_DETECT_HUNG_TASK_BLOCKER (since Linux 6.16) has them",
+        )
+    });
+    findings.push(clock());
+    findings.push(functions());
+    findings.push(match self_test() {
+        Ok(test) => Finding::good(
+            "self-test",
+            format!(
+                "a sleep of {:.1} ms was seen as {:.1} ms; started in {:.0} ms",
+                test.slept.as_secs_f64() * 1e3,
+                test.seen.as_secs_f64() * 1e3,
+                test.started.as_secs_f64() * 1e3
+            ),
+        ),
+        Err(e) => Finding::missing("self-test", e.to_string(), ""),
+    });
+    findings
+}
+
+fn capabilities() -> Finding {
+    let name = "capabilities";
+    let effective = fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|s| s.lines().find_map(|l| l.strip_prefix("CapEff:").map(|v| v.trim().to_owned())))
+        .and_then(|v| u64::from_str_radix(&v, 16).ok())
+        .unwrap_or(0);
+    let has = |bit: u32| effective >> bit & 1 != 0;
+    let admin = has(21);
+    let needed = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
+    let lacking: Vec<&str> = needed.iter().filter(|(b, _)| !has(*b) && !admin).map(|(_, n)| *n).collect();
+    if !lacking.is_empty() {
+        return Finding::missing(
+            name,
+            format!("{} not granted: causes cannot be captured, throughput can be measured", lacking.join(", ")),
+            "run as root, or `setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_syslog,cap_sys_ptrace+ep` on the binary",
+        );
+    }
+    let useful = [
+        (21, "CAP_SYS_ADMIN", "types of modules and file systems made for a run"),
+        (34, "CAP_SYSLOG", "names of kernel functions"),
+        (19, "CAP_SYS_PTRACE", "names of other users' functions"),
+    ];
+    let lacking: Vec<String> =
+        useful.iter().filter(|(b, _, _)| !has(*b)).map(|(_, n, what)| format!("{n} ({what})")).collect();
+    if lacking.is_empty() {
+        return Finding::good(name, "all that are used are granted");
+    }
+    Finding::limited(name, format!("not granted: {}", lacking.join(", ")), "run as root, or add them with setcap")
+}
+
+fn lockdown() -> Finding {
+    let state = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    let mode = state.split(['[', ']']).nth(1).unwrap_or("none");
+    match mode {
+        "confidentiality" => Finding::missing(
+            "lockdown",
+            "the kernel is locked down (confidentiality): programs may not read kernel memory",
+            "boot with lockdown=integrity or none, or without Secure Boot",
+        ),
+        mode => Finding::good("lockdown", format!("lockdown: {mode}")),
+    }
+}
+
+fn symbols() -> Finding {
+    let read = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    match KernelSymbols::read() {
+        Ok(symbols) => Finding::good("kernel symbols", format!("{} functions are known", symbols.len())),
+        Err(e) => Finding::limited(
+            "kernel symbols",
+            format!(
+                "{e}; kptr_restrict is {}: kernel stacks have no names",
+                read("kptr_restrict").trim()
+            ),
+            "sysctl kernel.kptr_restrict=0, or CAP_SYSLOG with kptr_restrict=1",
+        ),
+    }
+}
+
+fn clock() -> Finding {
+    match sys::open_cpu_clock(0, 99) {
+        Ok(_) => Finding::good("sampling", "running code can be sampled (perf cpu-clock)"),
+        Err(e) => Finding::limited(
+            "sampling",
+            format!("running code cannot be sampled ({e}): no user, system and spinning time of captures"),
+            "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1",
+        ),
+    }
+}
+
+fn functions() -> Finding {
+    match loader::fentry_allowed() {
+        Ok(()) => Finding::good("function probes", "programs at functions (fentry) would be allowed; they are not needed"),
+        Err(e) => Finding::good(
+            "function probes",
+            format!("programs at functions (fentry) are refused ({e}); tracepoints alone are used"),
+        ),
+    }
+}
+
+/// What the self-test saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelfTest {
+    /// How long the sleeper slept by its own clock.
+    pub slept: Duration,
+    /// How long the capture saw it blocked.
+    pub seen: Duration,
+    /// How long the capture took to start.
+    pub started: Duration,
+}
+
+/// Captures a thread that sleeps for a known time, and checks that this sleep is seen as long as it was.
+///
+/// # Errors
+/// What starting a capture fails with, and [`Error::Bpf`] if the sleep was not seen or had another length.
+pub fn self_test() -> Result<SelfTest, Error> {
+    let what = "the self-test (a thread that sleeps 20 ms)";
+    let begin = sys::monotonic_ns();
+    let capture = Capture::start(Options {
+        sample_hz: 0,
+        event_bytes_per_cpu: 1 << 20,
+        stack_bytes_per_cpu: 1 << 20,
+        ..Options::default()
+    })?;
+    let started = sys::monotonic_ns() - begin;
+    let sleeper = std::thread::spawn(|| {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let from = sys::monotonic_ns();
+        std::thread::sleep(Duration::from_millis(20));
+        (tid, from, sys::monotonic_ns())
+    });
+    let (tid, from, until) = sleeper.join().map_err(|_| Error::Reader)?;
+    let captured = capture.stop()?;
+    let fail = |why: String| Error::Bpf { what: what.into(), why };
+    let trace = captured.trace.ok_or(Error::Reader)?;
+    let (mut out, mut seen) = (None, 0u64);
+    for event in trace.events() {
+        let is = |id| trace.tables().task(id).is_some_and(|t| t.tid == tid);
+        if let Kind::Switch { prev, next, prev_state, preempt, .. } = event.kind {
+            if is(prev) && !preempt && prev_state == TaskState::Interruptible {
+                out = Some(event.time);
+            } else if is(next)
+                && let Some(out) = out.take()
+            {
+                seen = seen.max(event.time.since(out));
+            }
+        }
+    }
+    let slept = until - from;
+    if seen == 0 {
+        return Err(fail("it was not seen; the capture does not work on this kernel".into()));
+    }
+    // what the thread does around its sleep is not part of it, and it may wait for a CPU there
+    let off = slept.abs_diff(seen);
+    if seen < 20_000_000 - 50_000 || seen > slept + 50_000 || (off > slept / 50 && off > 2_000_000) {
+        return Err(fail(format!("it slept {slept} ns and was seen blocked for {seen} ns")));
+    }
+    let ns = Duration::from_nanos;
+    Ok(SelfTest { slept: ns(slept), seen: ns(seen), started: ns(started) })
+}
