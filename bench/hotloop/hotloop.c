@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,23 @@ static void loop_open(unsigned long long *iterations)
 	}
 }
 
+static void loop_spawn(unsigned long long *iterations)
+{
+	extern char **environ;
+	char *arguments[] = { "true", NULL };
+
+	while (1) {
+		int status;
+		pid_t pid;
+
+		if (posix_spawn(&pid, "/bin/true", NULL, NULL, arguments, environ))
+			fail("posix_spawn");
+		if (waitpid(pid, &status, 0) != pid || status)
+			fail("waitpid");
+		(*iterations)++;
+	}
+}
+
 static const struct {
 	const char *name;
 	const char *file;
@@ -73,6 +91,7 @@ static const struct {
 	{ "getppid", "%s/file.%d", loop_getppid },
 	{ "pread", "%s/file.%d", loop_pread },
 	{ "open", "%s/names/file.%d", loop_open },
+	{ "spawn", "%s/%d", loop_spawn },
 };
 
 static double seconds(void)

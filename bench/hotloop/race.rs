@@ -12,9 +12,10 @@ use std::time::Duration;
 use workload::meter::{Slot, State, now_ns};
 use workload::{Board, Meter, Mode, Place, Spec};
 
-const CASES: [&str; 3] = ["getppid", "pread", "open"];
+/// `spawn` is a command template that runs `/bin/true`, against a plain posix_spawn and waitpid.
+const CASES: [&str; 4] = ["getppid", "pread", "open", "spawn"];
 const TASKS: [u32; 2] = [1, 2];
-const PAIRS: usize = 30;
+const PAIRS: usize = 24;
 const WARM_UP_MS: u64 = 40;
 const WINDOW_MS: u64 = 300;
 
@@ -59,7 +60,13 @@ fn one(case: &str, tasks: &str, dir: &Path) -> Result<f64> {
         mode: Mode::Processes,
         seed: 0,
     };
-    let prepared = case.parse::<Spec>()?.open()?.prepare(&place)?;
+    let spec = match case {
+        "spawn" => {
+            Spec::Command(workload::Command { each: "/bin/true".to_owned(), setup: None, shell: false })
+        }
+        built_in => built_in.parse()?,
+    };
+    let prepared = spec.open()?.prepare(&place)?;
     let board = Board::create(place.tasks)?;
     let mut pids = Vec::new();
     for task in 0..place.tasks {

@@ -146,7 +146,8 @@ pub trait Workload: Send + Sync {
 pub trait Prepared: Send + Sync {
     /// The task's loop: operates and counts until told to stop. Neither allocates nor locks between operations.
     ///
-    /// Called once in each task, with numbers from 0, after the gate. Call [`Meter::finish`] when it returns. With
+    /// Called once in each task, with numbers from 0, after the gate. A thread needs a stack of 8 MiB, the usual size of a process:
+    /// C test cases keep buffers of a MiB on theirs. Call [`Meter::finish`] when it returns. With
     /// [`Stops::ByKill`] it returns only on failure.
     ///
     /// # Errors

@@ -319,6 +319,8 @@ impl<'a> Meter<'a> {
 /// operation after the start, and again from some operations before the end; for fast operations (many per
 /// interval) one call just before and one just after each edge does.
 ///
+/// After the end, go on until every slot has its [`Slot::count_at_end`], or patience ends and [`finish`](Self::finish) is due.
+///
 /// Where a task completes nothing between two calls, the stamp of its last completion stays as it is: a count is
 /// interpolated between completions, not between calls. A task that completes nothing more after the end
 /// gets its bracket from [`finish`](Self::finish).
@@ -361,5 +363,106 @@ impl Watcher {
                 slot.publish(stamp, found);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Board;
+
+    fn set(slot: &Slot, count: u64) {
+        slot.count.store(count, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_meter_counts_in_shared_memory_and_gives_fractions_at_both_edges() {
+        let board = Board::create(1).expect("shared memory");
+        let (control, slot) = (board.control(), &board.slots()[0]);
+        let mut meter = Meter::new(control, slot);
+        let mut edges = (0, 0);
+        while meter.running() {
+            meter.done();
+            match meter.count() {
+                200_000 => {
+                    edges.0 = now_ns();
+                    control.set_start(edges.0);
+                }
+                400_000 => {
+                    edges.1 = now_ns();
+                    control.set_end(edges.1);
+                    control.stop();
+                }
+                _ => {}
+            }
+        }
+        meter.finish();
+        let (start, end) = (slot.count_at_start(), slot.count_at_end());
+        assert_eq!(slot.count(), 400_000);
+        assert!(start.is_some_and(|n| (0.0..=400_000.0).contains(&n)), "{start:?}");
+        assert!(end > start && end <= Some(400_000.0), "{end:?}");
+        assert!(slot.last_ns() >= edges.1);
+    }
+
+    #[test]
+    fn a_watcher_interpolates_between_completions_and_not_between_its_looks() {
+        let board = Board::create(1).expect("shared memory");
+        let (control, slots) = (board.control(), board.slots());
+        let mut watcher = Watcher::at(slots, 1_000);
+        // One operation takes 1,000 ns, and somebody looks every 100 ns.
+        for ns in (1_100..=5_000).step_by(100) {
+            set(&slots[0], ns / 1_000 - 1);
+            if ns == 2_500 {
+                control.set_start(2_500);
+            }
+            if ns == 4_200 {
+                control.set_end(4_200);
+            }
+            watcher.observe_at(control, slots, ns, false);
+        }
+        assert_eq!(slots[0].count_at_start(), Some(1.5));
+        let end = slots[0].count_at_end().expect("complete");
+        assert!((end - 3.2).abs() < 1e-9, "{end}");
+    }
+
+    #[test]
+    fn a_watcher_closes_the_bracket_of_a_task_that_completes_nothing_more() {
+        let board = Board::create(2).expect("shared memory");
+        let (control, slots) = (board.control(), board.slots());
+        let mut watcher = Watcher::at(slots, 1_000);
+        control.set_start(1_500);
+        set(&slots[0], 4);
+        watcher.observe_at(control, slots, 2_000, false);
+        control.set_end(3_000);
+        watcher.observe_at(control, slots, 3_500, false);
+        assert_eq!(slots[0].count_at_end(), None);
+        watcher.observe_at(control, slots, 4_000, true);
+        assert_eq!(slots[0].count_at_end(), Some(4.0));
+        assert_eq!((slots[1].count_at_start(), slots[1].count_at_end()), (Some(0.0), Some(0.0)));
+    }
+
+    #[test]
+    fn a_board_takes_1_to_2048_tasks_and_starts_over_after_a_reset() {
+        assert!(Board::create(0).is_err() && Board::create(2049).is_err());
+        let board = Board::create(2048).expect("shared memory");
+        let (control, last) = (board.control(), &board.slots()[2047]);
+        set(last, 7);
+        last.set_state(State::Failed);
+        control.open_gate();
+        control.wait_at_gate();
+        control.set_start(1);
+        control.set_end(2);
+        control.stop();
+        assert!(control.stopped());
+        board.reset();
+        assert_eq!((last.count(), last.state(), last.count_at_start()), (0, State::Starting, None));
+        assert_eq!((control.stopped(), control.start_ns(), control.end_ns()), (false, 0, 0));
+    }
+
+    #[test]
+    fn slots_are_cache_lines_of_their_own() {
+        assert_eq!((size_of::<Slot>(), align_of::<Slot>()), (128, 128));
+        assert_eq!(size_of::<Control>() % align_of::<Slot>(), 0);
+        assert_eq!(std::mem::offset_of!(Slot, count), 0);
     }
 }

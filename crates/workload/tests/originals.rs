@@ -1,5 +1,5 @@
 //! Test cases that are not in this repository: `PERFLOSS_CASES=DIR cargo test -p workload --test originals -- --ignored` compiles
-//! and runs every C file in DIR, in both modes. They may use `/tmp`.
+//! and runs every C file in DIR, in both modes, with two tasks or as many as `PERFLOSS_TASKS` says. They may use `/tmp`.
 
 mod common;
 
@@ -19,6 +19,7 @@ fn every_case_in_a_directory_compiles_and_runs_in_both_modes() {
         .collect();
     sources.sort();
     assert!(!sources.is_empty(), "no C files");
+    let tasks = std::env::var("PERFLOSS_TASKS").map_or(2, |n| n.parse().expect("a number"));
     let mut bad = Vec::new();
     for source in &sources {
         let name = source.file_stem().unwrap_or_default().to_string_lossy();
@@ -31,8 +32,8 @@ fn every_case_in_a_directory_compiles_and_runs_in_both_modes() {
             }
         };
         for mode in [Mode::Processes, Mode::Threads] {
-            let outcome = common::case::run(&case, 2, mode, 10);
-            let well = outcome.in_window.len() == 2
+            let outcome = common::case::run(&case, tasks, mode, 10);
+            let well = outcome.in_window.len() == tasks as usize
                 && outcome.in_window.iter().all(|&n| n > 0.0)
                 && outcome.failure.is_none()
                 && outcome.died.is_none()

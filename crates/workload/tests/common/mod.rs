@@ -42,23 +42,26 @@ pub fn wait_for(what: &str, mut met: impl FnMut() -> bool) {
     }
 }
 
-/// Opens the gate, waits until every task has completed `operations`, and stops them, with a window around the last half.
+/// Opens the gate, waits until every task has completed `operations`, and as many again in the window, and stops them.
 fn drive(board: &Board, operations: u64) {
-    let over = |n: u64| {
-        let done = |s: &workload::meter::Slot| {
-            s.count() >= n || matches!(s.state(), State::Failed | State::Finished)
-        };
-        board.slots().iter().all(done)
+    let slots = board.slots();
+    let counts = || slots.iter().map(|s| s.count()).collect::<Vec<_>>();
+    let ended = |s: &workload::meter::Slot| matches!(s.state(), State::Failed | State::Finished);
+    let all_did = |since: &[u64]| {
+        let did =
+            |(slot, since): (&workload::meter::Slot, &u64)| slot.count() >= since + operations || ended(slot);
+        slots.iter().zip(since).all(did)
     };
     board.control().open_gate();
-    wait_for("the first half", || over(operations.div_ceil(2)));
+    wait_for("the warm-up", || all_did(&vec![0; slots.len()]));
+    let at_start = counts();
     board.control().set_start(now_ns());
-    wait_for("the second half", || over(operations));
+    wait_for("the window", || all_did(&at_start));
     board.control().set_end(now_ns());
     board.control().stop();
 }
 
-/// Runs tasks as the place says until each has completed `operations`. Returns the operations in the window of each task.
+/// Runs tasks as the place says until each has completed `operations` in the window. Returns the operations in the window of each task.
 pub fn run(workload: &dyn Workload, place: &Place, operations: u64) -> Result<Vec<f64>, Failure> {
     let board = Board::create(place.tasks)?;
     let prepared = workload.prepare(place)?;
