@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::cmd;
 use crate::exit::{Failure, Status};
 
 /// Finds what a parallel workload loses, which kernel lock or wait costs it, and what would win it back.
@@ -13,9 +14,21 @@ pub struct Cli {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    Run(cmd::run::Args),
+    Show(cmd::show::Args),
+    Compare(cmd::compare::Args),
+    List(cmd::list::Args),
+    Doctor(cmd::doctor::Args),
+}
 
 /// Reads the command line and runs the command that it names.
 pub fn run() -> Result<Status, Failure> {
-    match Cli::parse().command {}
+    match Cli::parse().command {
+        Command::Run(args) => cmd::run::run(&args),
+        Command::Show(args) => cmd::show::run(&args),
+        Command::Compare(args) => cmd::compare::run(&args),
+        Command::List(args) => cmd::list::run(&args),
+        Command::Doctor(args) => cmd::doctor::run(&args),
+    }
 }

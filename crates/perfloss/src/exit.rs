@@ -54,8 +54,7 @@ impl Failure {
     /// is success.
     pub fn report(self) -> ExitCode {
         let broken_pipe = self.error.chain().any(|e| {
-            e.downcast_ref::<std::io::Error>()
-                .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+            e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
         });
         if broken_pipe {
             return ExitCode::SUCCESS;

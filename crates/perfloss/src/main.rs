@@ -4,10 +4,18 @@
 mod cli;
 mod cmd;
 mod exit;
+mod machine;
+mod points;
+mod progress;
+mod terminal;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // A process of a round: see `harness::round`. Before anything else, since it must have one thread.
+    if std::env::args_os().nth(1).is_some_and(|a| a == harness::STAGE_ARGUMENT) {
+        return harness::run_stage();
+    }
     match cli::run() {
         Ok(status) => status.into(),
         Err(failure) => failure.report(),

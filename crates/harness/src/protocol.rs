@@ -1,0 +1,175 @@
+//! What perfloss and the processes of a round say to each other, as lines of JSON.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use target::{Cleanup, Facts, Settings};
+use workload::{Failure, Mode};
+
+use crate::budget::Parts;
+
+/// Everything that the processes of one round have to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RoundSpec {
+    /// What to run.
+    pub workload: workload::Spec,
+    /// Where.
+    pub target: target::Spec,
+    /// How targets are made.
+    pub settings: Settings,
+    /// What would be left in directories of the machine.
+    pub cleanup: Cleanup,
+    /// Processes or threads.
+    pub mode: Mode,
+    /// How many.
+    pub tasks: u32,
+    /// The allowed CPUs, in placing order.
+    pub cpus: Vec<u32>,
+    /// Whether each task is bound to a CPU.
+    pub bind: bool,
+    /// Length of the window, ns.
+    pub window_ns: u64,
+    /// Longest warm-up, ns.
+    pub warm_up_limit_ns: u64,
+    /// How long a task may take to become ready, or to end its operation when told to stop, ns.
+    pub deadline_ns: u64,
+    /// For everything random.
+    pub seed: u64,
+    /// What the user named and has to stay visible.
+    pub keep_visible: Vec<PathBuf>,
+    /// In namespaces of its own, so that nothing can outlive the round.
+    pub isolated: bool,
+}
+
+/// What the round's processes tell perfloss.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// The target is made, the tasks are ready; the gate opens.
+    Started,
+    /// The window is open.
+    WindowOpen,
+    /// The window is closed; this is what was seen.
+    Measured(Box<Measured>),
+    /// A task died, failed or hung.
+    Void(Void),
+    /// The target could not be made, or the harness itself failed.
+    Broken(Broken),
+}
+
+/// Why the harness could not run a round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{text}")]
+pub struct Broken {
+    /// One line: what, where, the way out.
+    pub text: String,
+    /// It is this machine or user that does not allow it.
+    pub not_allowed: bool,
+}
+
+impl Broken {
+    /// Something that should have worked.
+    pub fn new(text: impl Into<String>) -> Broken {
+        Broken { text: text.into(), not_allowed: false }
+    }
+}
+
+impl From<target::Error> for Broken {
+    fn from(error: target::Error) -> Broken {
+        Broken { text: error.to_string(), not_allowed: error.kind() == target::ErrorKind::NotAllowed }
+    }
+}
+
+impl From<std::io::Error> for Broken {
+    fn from(error: std::io::Error) -> Broken {
+        Broken::new(error.to_string())
+    }
+}
+
+/// Why a round does not count: a task died, failed or hung.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{}{why}", task.map(|t| format!("task {t}: ")).unwrap_or_default())]
+pub struct Void {
+    /// Which task, where it is known.
+    pub task: Option<u32>,
+    /// What happened, one line.
+    pub why: String,
+    /// The last words of the tasks, or of the command that failed.
+    pub stderr: Option<String>,
+}
+
+impl Void {
+    pub(crate) fn failed(task: Option<u32>, failure: Failure) -> Void {
+        Void { task, why: failure.to_string(), stderr: failure.stderr }
+    }
+
+    pub(crate) fn because(task: Option<u32>, why: impl Into<String>) -> Void {
+        Void { task, why: why.into(), stderr: None }
+    }
+}
+
+/// What one round gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Length of the warm-up, seconds.
+    pub warm_up_s: f64,
+    /// Whether the rate was steady when it ended.
+    pub steady: bool,
+    /// Length of the window by the monotonic clock, seconds.
+    pub window_s: f64,
+    /// Operations of each task in the window; fractional.
+    pub operations: Vec<f64>,
+    /// Where the capacity of the allowed CPUs went.
+    pub parts: Parts,
+    /// Mean of `procs_running` at the window's edges; `None` where the kernel does not say.
+    pub procs_running: Option<f64>,
+    /// Share of the window with pressure (some): CPU, I/O, memory.
+    pub pressure: [Option<f64>; 3],
+    /// For how long a quota held the cgroup back, seconds.
+    pub throttled_s: Option<f64>,
+    /// Mean frequency of the allowed CPUs, MHz.
+    pub frequency_mhz: Option<f64>,
+    /// About the place.
+    pub facts: Facts,
+    /// What the tasks wrote to stderr although they went on.
+    pub stderr: Option<String>,
+    /// CPU time of strangers during the round, seconds; added by the side that can see them.
+    pub other_load_s: Option<f64>,
+}
+
+impl Measured {
+    /// Operations of all tasks.
+    pub fn total(&self) -> f64 {
+        self.operations.iter().sum()
+    }
+
+    /// Operations a second of all tasks.
+    pub fn ops_per_s(&self) -> f64 {
+        self.total() / self.window_s
+    }
+}
+
+/// What the process that holds the tasks tells the supervisor of the round.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// All tasks were started: their process (or thread) ids, in order.
+    Tasks(Vec<i32>),
+    /// The workload could not be prepared, or a task failed.
+    Failed {
+        /// Which task; `None` for the preparation.
+        task: Option<u32>,
+        /// Why.
+        failure: Failure,
+    },
+    /// A task ended that had not been told to.
+    Died {
+        /// Which.
+        task: u32,
+        /// Its wait status in words.
+        how: String,
+    },
+    /// The last words of a clean end.
+    CleanedUp {
+        /// What could not be cleaned up.
+        trouble: Option<String>,
+    },
+}
