@@ -488,6 +488,9 @@ impl Engine {
     fn switch(&mut self, cpu: Cpu, prev: TaskId, next: TaskId, leaves: Leaves) {
         let was_idle = self.tasks[prev.index()].idle;
         let is_idle = self.tasks[next.index()].idle;
+        if let Some(stale) = self.cpu(cpu).current.filter(|current| *current != prev) {
+            self.lose_sight(stale, cpu);
+        }
         if !was_idle {
             self.switch_out(cpu, prev, leaves);
         }
@@ -506,6 +509,23 @@ impl Engine {
         if !is_idle {
             self.switch_in(cpu, next, was_idle);
         }
+    }
+
+    /// Another task leaves the CPU than the one that was seen to get it: a switch was missed, and what the first one did since is not known.
+    fn lose_sight(&mut self, task: TaskId, cpu: Cpu) {
+        let now = self.clock.now;
+        let slot = &mut self.tasks[task.index()];
+        if slot.idle || slot.state != State::Running(cpu) {
+            return;
+        }
+        self.account.unpaired += 1;
+        slot.state = State::Unknown;
+        slot.since = now;
+        if let Some(wait) = slot.wait.take() {
+            self.abandon(task, &wait);
+        }
+        self.tasks[task.index()].note(now, Doing::Unknown);
+        self.recount(task, Counted::No);
     }
 
     fn switch_out(&mut self, cpu: Cpu, task: TaskId, leaves: Leaves) {
@@ -615,6 +635,9 @@ impl Engine {
         slot.note(now, Doing::Running(work));
         self.recount(task, Counted::Running);
         let allowed = self.is_allowed(cpu);
+        if let Some(stale) = self.cpu(cpu).current.filter(|current| *current != task) {
+            self.lose_sight(stale, cpu);
+        }
         let slot = self.cpu(cpu);
         slot.current = Some(task);
         if std::mem::take(&mut slot.idle) && allowed {
