@@ -135,7 +135,8 @@ pub trait Workload: Send + Sync {
 
     /// Makes everything that has to be there before the first operation: files, directories, command lines.
     ///
-    /// Called once, in the process that forks or spawns the tasks afterwards.
+    /// Called once, in the process that forks or spawns the tasks afterwards. It raises that process's soft limit of open files to the
+    /// hard one; a C test case may change more of it (limits, signal handlers), or end it.
     ///
     /// # Errors
     /// Whatever the place does not allow or the system refuses.

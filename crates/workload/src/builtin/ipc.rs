@@ -11,7 +11,7 @@ use rustix::thread::futex;
 
 use super::{BuiltIn, Looped};
 use crate::failure::{Fault, Named};
-use crate::{Failure, Meter, Mode, Place, Prepared};
+use crate::{Failure, Meter, Mode, Modes, Place, Prepared};
 
 pub(super) const ALL: &[BuiltIn] = &[
     BuiltIn::new("pipe", "a byte written to and read from the task's own pipe", |place| {
@@ -54,7 +54,7 @@ pub(super) const ALL: &[BuiltIn] = &[
     }),
     BuiltIn::new(
         "futex:same",
-        "FUTEX_WAIT with a value that does not match, on one word for all tasks (threads) or at one address (processes)",
+        "FUTEX_WAIT with a value that does not match, on one word for all tasks",
         |_| {
             Ok(Box::new(Looped {
                 shared: Arc::new(AtomicU32::new(0)),
@@ -67,7 +67,8 @@ pub(super) const ALL: &[BuiltIn] = &[
                 clean: |_: &Arc<AtomicU32>| Ok(()),
             }))
         },
-    ),
+    )
+    .modes(Modes::THREADS),
 ];
 
 struct Ends {
@@ -106,7 +107,6 @@ where
     Begin: Fn(&(), u32) -> Result<Own, Failure> + Send + Sync + 'static,
     Op: Fn(&mut Own) -> Result<(), Fault> + Send + Sync + 'static,
 {
-    crate::process::raise_file_limit();
     Ok(Box::new(Looped { shared: (), begin, op, clean: |(): &()| Ok(()) }))
 }
 

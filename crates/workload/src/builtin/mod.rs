@@ -62,6 +62,11 @@ impl BuiltIn {
         }
     }
 
+    const fn modes(mut self, modes: Modes) -> Self {
+        self.modes = modes;
+        self
+    }
+
     const fn needs(mut self, needs: Needs) -> Self {
         self.needs = needs;
         self
@@ -90,6 +95,7 @@ impl Workload for BuiltIn {
     }
 
     fn prepare(&self, place: &Place) -> Result<Box<dyn Prepared>, Failure> {
+        crate::process::raise_file_limit();
         (self.prepare)(place)
     }
 }
