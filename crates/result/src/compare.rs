@@ -83,6 +83,8 @@ pub struct Comparison {
     pub high: Option<f64>,
     /// Two-sided p-value of a permutation test over the rounds; null when there are too few.
     pub p_value: Option<f64>,
+    /// The p-value corrected for the number of points that are compared together (Holm); null when it is one of its own.
+    pub p_adjusted: Option<f64>,
     /// What follows from these.
     pub verdict: Verdict,
     /// Budget of `b` less budget of `a`, CPU-us per operation.
