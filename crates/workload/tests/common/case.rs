@@ -45,6 +45,9 @@ pub fn run(compiled: &Compiled, tasks: u32, mode: Mode, operations: u64) -> Outc
     if group == 0 {
         dies_with_its_parent();
         let file = File::create(&stderr).expect("a file");
+        // A compiler that is killed leaves its temporary files.
+        // SAFETY: this process has one thread.
+        unsafe { std::env::set_var("TMPDIR", &place.dir) };
         // SAFETY: both descriptors are open.
         unsafe { libc::dup2(file.as_raw_fd(), 2) };
         let outcome = supervise(&spec, &place, &board);
