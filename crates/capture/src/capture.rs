@@ -264,7 +264,7 @@ pub(crate) fn kernel_types() -> Result<Btf, Error> {
     })
 }
 
-fn power_of_two(bytes: usize, each: usize, least: usize) -> usize {
+pub(crate) fn power_of_two(bytes: usize, each: usize, least: usize) -> usize {
     let n = (bytes / each).max(least);
     if n.is_power_of_two() { n } else { n.next_power_of_two() / 2 }
 }

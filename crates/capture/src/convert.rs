@@ -657,7 +657,8 @@ impl Converter {
             return *symbol;
         }
         let (name, module) = self.user.function(maps, address);
-        let symbol = self.builder.symbol(name.as_deref().unwrap_or("[unknown]"), module.as_deref());
+        let name = name.as_ref().map_or("[unknown]", |n| &n.0);
+        let symbol = self.builder.symbol(name, module.as_deref());
         self.user_frames.insert((number, address), symbol);
         symbol
     }

@@ -60,12 +60,12 @@ pub mod big {
     pub const SAMPLE_USER: u8 = 7;
     pub const COMM: u8 = 8;
     pub const LOCK: u8 = 9;
-    pub const SLEEPER: u8 = 10;
 }
 
 /// Flags of stack records, of samples, of names.
 pub const STACK_USER_FOLLOWS: u8 = 1;
 pub const STACK_HAS_OUT: u8 = 2;
+pub const STACK_KTHREAD: u8 = 32;
 pub const SAMPLE_IN_KERNEL: u8 = 8;
 pub const SAMPLE_IN_INTERRUPT: u8 = 16;
 pub const COMM_EXEC: u8 = 1;
@@ -98,11 +98,6 @@ impl RawBig {
         let n = usize::try_from(self.frames).unwrap_or(0).min(MAX_FRAMES);
         &self.ip[..n]
     }
-
-    /// The waiting time that the record stands for: its own length by the chance with which it was taken.
-    pub fn weight_ns(&self) -> u64 {
-        weighted(self.a, self.chance)
-    }
 }
 
 /// A length divided by a chance in 2^-32, of which the largest number is 1.
@@ -116,7 +111,6 @@ pub fn weighted(ns: u64, chance: u32) -> u64 {
 
 /// Kinds of objects that locks belong to.
 pub mod object {
-    pub const NONE: u32 = 0;
     pub const MM: u32 = 1;
     pub const INODE: u32 = 2;
     pub const SUPER: u32 = 3;
@@ -238,7 +232,8 @@ pub struct RawOptions {
     pub describe_locks: u8,
     pub switch_has_state: u8,
     pub irq_known: u8,
-    pub pad: [u8; 2],
+    pub kernel_stacks: u8,
+    pub pad: u8,
     pub base_shift: u32,
     pub stack_limit: u32,
     pub max_frames: u32,
@@ -265,7 +260,8 @@ impl Default for RawOptions {
             describe_locks: 1,
             switch_has_state: 1,
             irq_known: 0,
-            pad: [0; 2],
+            kernel_stacks: 1,
+            pad: 0,
             base_shift: 17,
             stack_limit: 256,
             max_frames: MAX_FRAMES as u32,

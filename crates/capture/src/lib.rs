@@ -24,6 +24,7 @@ mod layout;
 mod loader;
 mod machine;
 mod names;
+pub mod offcpu;
 mod reader;
 mod scope;
 mod symbols;

@@ -93,6 +93,11 @@ impl KernelSymbols {
 
     /// The function at an address, and the module that it is in.
     pub fn function(&self, address: u64) -> Option<(&str, Option<&str>)> {
+        self.function_at(address).map(|f| (f.0, f.1))
+    }
+
+    /// The function at an address, its module, and how far behind the function's begin the address is.
+    pub fn function_at(&self, address: u64) -> Option<(&str, Option<&str>, u64)> {
         let i = self.functions.partition_point(|f| f.0 <= address).checked_sub(1)?;
         let (start, name, module) = &self.functions[i];
         // beyond the last function, or in a hole between the kernel and its modules
@@ -100,7 +105,7 @@ impl KernelSymbols {
             return None;
         }
         let module = usize::from(*module).checked_sub(1).and_then(|m| self.modules.get(m));
-        Some((name, module.map(|m| &**m)))
+        Some((name, module.map(|m| &**m), address - start))
     }
 
     /// The global variable that an address is in.
@@ -230,7 +235,7 @@ fn parse_perf_map(text: &str) -> Vec<(u64, u64, Box<str>)> {
 pub struct UserSymbols {
     symbolizer: Symbolizer,
     /// By file and offset in it; what is not found is remembered, too.
-    names: RefCell<HashMap<(Arc<str>, u64), Option<Rc<str>>>>,
+    names: RefCell<HashMap<(Arc<str>, u64), Option<(Rc<str>, u64)>>>,
 }
 
 impl UserSymbols {
@@ -244,13 +249,14 @@ impl UserSymbols {
         UserSymbols { symbolizer, names: RefCell::default() }
     }
 
-    /// The function at an address of a process, and the last part of the name of the file that it is in.
-    pub fn function(&self, maps: &ProcessMaps, address: u64) -> (Option<Rc<str>>, Option<String>) {
+    /// The function at an address of a process with the distance from its begin, and the last part of the name of the file that it
+    /// is in.
+    pub fn function(&self, maps: &ProcessMaps, address: u64) -> (Option<(Rc<str>, u64)>, Option<String>) {
         let jit = maps.jit.partition_point(|j| j.0 <= address).checked_sub(1).map(|i| &maps.jit[i]);
         if let Some((start, length, name)) = jit
             && address - start < *length
         {
-            return (Some((**name).into()), None);
+            return (Some(((**name).into(), address - start)), None);
         }
         let Some(mapping) = maps.find(address) else { return (None, None) };
         let file = Path::new(&*mapping.path).file_name().map(|f| f.to_string_lossy().into_owned());
@@ -276,14 +282,19 @@ impl UserSymbols {
         (name, file)
     }
 
-    fn look_up(&self, path: &Path, offset: u64) -> Option<Rc<str>> {
+    fn look_up(&self, path: &Path, offset: u64) -> Option<(Rc<str>, u64)> {
         // a device or a pipe would block or fail in odd ways
         if !fs::metadata(path).is_ok_and(|m| m.is_file()) {
             return None;
         }
-        let source = Source::Elf(Elf::new(path));
-        let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset)).ok()?;
-        found.into_sym().map(|s| Rc::from(&*s.name))
+        let look = |debug_syms| {
+            let mut elf = Elf::new(path);
+            elf.debug_syms = debug_syms;
+            self.symbolizer.symbolize_single(&Source::Elf(elf), Input::FileOffset(offset))
+        };
+        // debug information that cannot be read must not hide the symbols beside it
+        let found = look(true).or_else(|_| look(false)).ok()?;
+        found.into_sym().map(|s| (Rc::from(&*s.name), s.offset as u64))
     }
 }
 
@@ -340,7 +351,7 @@ ffffffffc0000000 t xfs_read_agi\t[xfs]
         let address = our_own_functions_are_found_in_our_own_binary as *const () as usize as u64;
         let symbols = UserSymbols::new();
         let (name, file) = symbols.function(&maps, address);
-        assert!(name.is_some_and(|n| n.contains("our_own_functions_are_found")));
+        assert!(name.is_some_and(|n| n.0.contains("our_own_functions_are_found")));
         assert!(file.is_some_and(|f| f.starts_with("capture")));
     }
 

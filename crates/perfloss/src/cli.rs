@@ -18,6 +18,8 @@ enum Command {
     Run(cmd::run::Args),
     Show(cmd::show::Args),
     Compare(cmd::compare::Args),
+    Offcpu(cmd::offcpu::Args),
+    Lab(cmd::lab::Args),
     List(cmd::list::Args),
     Doctor(cmd::doctor::Args),
 }
@@ -28,6 +30,8 @@ pub fn run() -> Result<Status, Failure> {
         Command::Run(args) => cmd::run::run(&args),
         Command::Show(args) => cmd::show::run(&args),
         Command::Compare(args) => cmd::compare::run(&args),
+        Command::Offcpu(args) => cmd::offcpu::run(&args),
+        Command::Lab(args) => cmd::lab::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Doctor(args) => cmd::doctor::run(&args),
     }

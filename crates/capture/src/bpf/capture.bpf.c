@@ -273,6 +273,8 @@ static __always_inline void arrives(struct cpu_area *area, struct task_struct *n
 	}
 	if (st->chance)
 		flags |= STACK_HAS_OUT;
+	if (next->flags & PF_KTHREAD)
+		flags |= STACK_KTHREAD;
 	big = reserve_big(area, &number, ns);
 	if (!big)
 		return;
@@ -286,7 +288,7 @@ static __always_inline void arrives(struct cpu_area *area, struct task_struct *n
 	big->chance = chance;
 	big->state = st->state;
 	bpf_probe_read_kernel(big->comm, COMM_LEN, next->comm);
-	if (options.out_kernel_stacks && st->chance) {
+	if (!options.kernel_stacks || (options.out_kernel_stacks && st->chance)) {
 		big->frames = 0;
 	} else {
 		note_stack(area, now);
@@ -765,7 +767,7 @@ int last_waits(struct bpf_iter__task *ctx)
 	big->tid = task->pid;
 	big->tgid = task->tgid;
 	big->type = BIG_SLEEPER;
-	big->flags = (st->chance ? STACK_HAS_OUT : 0) | (task->flags & PF_KTHREAD ? 1 : 0);
+	big->flags = (st->chance ? STACK_HAS_OUT : 0) | (task->flags & PF_KTHREAD ? STACK_KTHREAD : 0);
 	big->state = st->state;
 	big->chance = ~0U;
 	bpf_probe_read_kernel(big->comm, COMM_LEN, task->comm);

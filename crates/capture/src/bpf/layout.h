@@ -83,7 +83,7 @@ enum big_type {
 /* Flags of stack records. */
 #define STACK_USER_FOLLOWS 1
 #define STACK_HAS_OUT 2	    /* the stacks taken when the task left its CPU belong to this wait */
-#define STACK_FULL_TIME 4   /* stands for its own length, however it was chosen */
+#define STACK_KTHREAD 32	    /* of a kernel thread */
 /* Flags of samples. */
 #define SAMPLE_IN_KERNEL 8
 #define SAMPLE_IN_INTERRUPT 16
@@ -221,7 +221,9 @@ struct options {
 	u8 switch_has_state;
 	/* Interrupts are traced: the context of a waking is known. */
 	u8 irq_known;
-	u8 pad[2];
+	/* Kernel stacks at all. */
+	u8 kernel_stacks;
+	u8 pad;
 	u32 base_shift;	 /* stacks of waits shorter than 2^shift ns are sampled */
 	u32 stack_limit; /* stacks per CPU and 2^23 ns above which the shift grows */
 	u32 max_frames;

@@ -2,6 +2,8 @@
 
 pub mod compare;
 pub mod doctor;
+pub mod lab;
 pub mod list;
+pub mod offcpu;
 pub mod run;
 pub mod show;
