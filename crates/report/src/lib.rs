@@ -17,6 +17,7 @@ pub mod terminal;
 pub mod text;
 pub mod verdict;
 pub mod view;
+pub mod warnings;
 
 use thiserror::Error;
 

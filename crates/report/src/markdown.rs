@@ -4,6 +4,7 @@ use crate::terminal::comparison_line;
 use crate::text::{self, NONE, plain};
 use crate::verdict;
 use crate::view::{Group, groups};
+use crate::warnings;
 use result::{Budget, Mode, RunResult};
 
 /// Longest cell, columns.
@@ -39,17 +40,11 @@ pub fn render(result: &RunResult) -> String {
         for sentence in verdict::sentences(result, &group) {
             out.push_str(&format!("{}\n", escape(&sentence)));
         }
+        for line in warnings::void_lines(group.rows.iter().map(|r| r.point)) {
+            out.push_str(&format!("\n**{}**\n", escape(&line)));
+        }
         for row in &group.rows {
             let p = row.point;
-            if !p.valid {
-                let because = p.invalid_because.as_deref().unwrap_or("no reason given");
-                out.push_str(&format!(
-                    "\n**{} at {} is void**: {}\n",
-                    escape(&plain(&p.target, CELL)),
-                    text::tasks(p.tasks),
-                    escape(because)
-                ));
-            }
             if !p.roots.is_empty() {
                 roots(&mut out, p);
             }
@@ -65,13 +60,7 @@ pub fn render(result: &RunResult) -> String {
         }
         out.push('\n');
     }
-    let mut warnings: Vec<String> = Vec::new();
-    for w in result.warnings.iter().chain(result.points.iter().flat_map(|p| &p.warnings)) {
-        let w = escape(&w.to_string());
-        if !warnings.contains(&w) && warnings.len() < 50 {
-            warnings.push(w);
-        }
-    }
+    let mut warnings: Vec<String> = warnings::lines(result).iter().take(50).map(|w| escape(w)).collect();
     if !result.complete {
         warnings.push(if result.interrupted { "interrupted" } else { "not complete" }.to_owned());
     }

@@ -9,6 +9,9 @@ use result::{BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RunResult, 
 /// Smallest part of a difference worth a word, as a share of it.
 const WORTH_A_WORD: f64 = 0.04;
 
+/// Fewest rounds on both sides with which a permutation test can find anything at the 5 % level.
+const ENOUGH_ROUNDS: usize = 4;
+
 /// The sentences about one group of points, most important first; bounded, for targets beyond the third are left to the table.
 pub fn sentences(result: &RunResult, group: &Group<'_>) -> Vec<String> {
     let Some(most) = group.most_tasks() else {
@@ -39,6 +42,14 @@ pub fn sentences(result: &RunResult, group: &Group<'_>) -> Vec<String> {
         out.push(format!(
             "At {} no target is clearly faster than another: the intervals overlap.",
             text::tasks(most)
+        ));
+    }
+    let rounds = |p: &Point| p.ops_per_s.as_ref().map_or(0, |e| e.rounds.len());
+    let fewest = group.rows.iter().filter(|r| r.point.rate().is_some()).map(|r| rounds(r.point)).min();
+    if let Some(fewest) = fewest.filter(|n| *n < ENOUGH_ROUNDS && !out.is_empty()) {
+        out.push(format!(
+            "With {fewest} {} all of this may be chance.",
+            if fewest == 1 { "round" } else { "rounds" }
         ));
     }
     out

@@ -340,6 +340,11 @@ fn illustration() {
     std::fs::write(dir.join("trace.pftrace"), perfetto::trace(p).unwrap()).unwrap();
     std::fs::write(dir.join("flame.svg"), svg(p.stacks.as_ref().unwrap(), Which::OffCpu, "xfs").unwrap())
         .unwrap();
+    for (name, r) in
+        [("seed-run", &result), ("seed-record", &common::recording()), ("seed-hostile", &common::hostile())]
+    {
+        std::fs::write(dir.join(format!("{name}.json")), result::write_json(r).unwrap()).unwrap();
+    }
     std::fs::write(dir.join("result.md"), markdown::render(&result)).unwrap();
     for f in columns::tables(&result).unwrap() {
         std::fs::write(dir.join(f.name), f.bytes).unwrap();

@@ -16,6 +16,7 @@ mod waterfall;
 use crate::text::{self, plain};
 use crate::verdict;
 use crate::view::{Group, groups};
+use crate::warnings;
 use base64::Engine;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use result::{BudgetPart, MadeBy, Mode, Point, RunResult};
@@ -208,12 +209,7 @@ fn first_screen(result: &RunResult, group: &Group<'_>, index: usize) -> Markup {
                 div.words {
                     @for sentence in &sentences { p { (sentence) } }
                     @if sentences.is_empty() { p { "One point was measured; there is nothing to compare it with." } }
-                    @for row in group.rows.iter().filter(|r| !r.point.valid) {
-                        p.void {
-                            (plain(&row.point.target, 40)) " at " (text::tasks(row.point.tasks)) " is void: "
-                            (plain(row.point.invalid_because.as_deref().unwrap_or("no reason given"), 400))
-                        }
-                    }
+                    @for line in warnings::void_lines(group.rows.iter().map(|r| r.point)) { p.void { (line) } }
                     p.sub { (heading) }
                 }
                 (chart::throughput(result, group, index))

@@ -4,7 +4,8 @@ use super::{NAME, point_name};
 use crate::terminal::p_words;
 use crate::text::{self, NONE, plain};
 use crate::verdict;
-use crate::view::{Group, Row, groups};
+use crate::view::{Group, Row};
+use crate::warnings;
 use maud::{Markup, html};
 use result::{Budget, BudgetPart, Comparison, MadeBy, Point, RunResult};
 use std::collections::BTreeMap;
@@ -80,19 +81,10 @@ pub(super) fn budget_table(group: &Group<'_>) -> Markup {
     }
 }
 
-/// Each warning once, with the points that have it.
+/// The warnings, and whether anything is missing.
 pub(super) fn warnings(result: &RunResult) -> Markup {
-    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let several = groups(result).len() > 1;
-    for warning in &result.warnings {
-        all.entry(plain(&warning.to_string(), 500)).or_default();
-    }
-    for point in &result.points {
-        for warning in &point.warnings {
-            all.entry(plain(&warning.to_string(), 500)).or_default().push(point_name(point, several));
-        }
-    }
-    if all.is_empty() && result.complete {
+    let lines = warnings::lines(result);
+    if lines.is_empty() && result.complete {
         return html! {};
     }
     html! {
@@ -101,15 +93,7 @@ pub(super) fn warnings(result: &RunResult) -> Markup {
                 @if result.interrupted {
                     li { "The run was interrupted: what is shown is whole, the rest was not measured." }
                 } @else if !result.complete { li { "The run did not come to its end." } }
-                @for (line, places) in all.iter().take(100) {
-                    li {
-                        (line)
-                        @if !places.is_empty() && places.len() < result.points.len().max(2) && result.made_by == MadeBy::Run {
-                            " [" (places.iter().take(8).cloned().collect::<Vec<_>>().join("; "))
-                            @if places.len() > 8 { "; " (places.len() - 8) " more" } "]"
-                        }
-                    }
-                }
+                @for line in lines.iter().take(100) { li { (line) } }
             }
         }
     }

@@ -6,6 +6,7 @@ mod table;
 use crate::text;
 use crate::verdict;
 use crate::view::{Group, groups};
+use crate::warnings;
 use ink::Ink;
 use result::{Comparison, MadeBy, Point, Root, RunResult, Verdict};
 
@@ -98,14 +99,7 @@ impl Out {
 
 fn run_group(out: &mut Out, result: &RunResult, group: &Group<'_>) {
     table::points(out, group);
-    for row in group.rows.iter().filter(|r| !r.point.valid) {
-        let because = row.point.invalid_because.as_deref().unwrap_or("no reason given");
-        let line = format!(
-            "{} at {} is void: {}",
-            text::plain(&row.point.target, 40),
-            text::tasks(row.point.tasks),
-            text::plain(because, 400)
-        );
+    for line in warnings::void_lines(group.rows.iter().map(|r| r.point)) {
         for line in text::wrap(&format!(" ! {line}"), out.width, 3) {
             out.lines.push(out.ink.red(&line));
         }
@@ -316,50 +310,16 @@ pub(crate) fn p_words(p: f64) -> String {
 
 /// Warnings, each text once with the points that have it, and what capture cost.
 fn footer(out: &mut Out, result: &RunResult) {
-    let mut texts: Vec<(String, Vec<String>)> = Vec::new();
-    let mut at = std::collections::HashMap::new();
-    let mut add = |warning: &result::Warning, place: Option<String>| {
-        let line = text::plain(&warning.to_string(), 400);
-        let i = *at.entry(line.clone()).or_insert_with(|| {
-            texts.push((line, Vec::new()));
-            texts.len() - 1
-        });
-        texts[i].1.extend(place);
-    };
-    for warning in &result.warnings {
-        add(warning, None);
-    }
-    let several = groups(result).len() > 1;
-    for point in &result.points {
-        for warning in &point.warnings {
-            let mut place = String::new();
-            if several {
-                place.push_str(&text::plain(&point.workload, 30));
-                place.push(' ');
-            }
-            if result.made_by == MadeBy::Run {
-                place.push_str(&format!("{} {}", text::plain(&point.target, 30), point.tasks));
-                add(warning, Some(place));
-            } else {
-                add(warning, None);
-            }
-        }
-    }
+    let lines = warnings::lines(result);
     const SHOWN: usize = 12;
-    if !texts.is_empty() {
+    if !lines.is_empty() {
         out.blank();
     }
-    for (line, places) in texts.iter().take(SHOWN) {
-        let places = match places.len() {
-            0 => String::new(),
-            n if n > 1 && n == result.points.len() => String::new(),
-            n if n > 6 => format!(" [{}, … {} points]", places[..4].join(", "), n),
-            _ => format!(" [{}]", places.join(", ")),
-        };
-        out.warning(&format!("{line}{places}"));
+    for line in lines.iter().take(SHOWN) {
+        out.warning(line);
     }
-    if texts.len() > SHOWN {
-        out.warning(&format!("… and {} more warnings on the page", texts.len() - SHOWN));
+    if lines.len() > SHOWN {
+        out.warning(&format!("… and {} more warnings on the page", lines.len() - SHOWN));
     }
     if result.interrupted {
         out.warning("interrupted: what follows was not measured any more, what is shown is whole");

@@ -103,6 +103,12 @@ pub(super) fn points(out: &mut Out, group: &Group<'_>) {
     // Columns that say nothing in any row are left out; the mandatory ones stay.
     const MAY_BE_ABSENT: [&str; 4] = ["unused", "of best", "spread", "scaling"];
     columns.retain(|c| !MAY_BE_ABSENT.contains(&c.head) || c.cells.iter().any(|t| t != NONE));
+    // Without any budget its columns say nothing, not even that a part is missing.
+    if rows.iter().all(|r| !r.point.valid || r.point.budget_us_per_op.is_none())
+        && let Some(first) = columns.iter().position(|c| c.budget)
+    {
+        columns.truncate(first);
+    }
     while total_width(&columns) > out.width {
         let Some(first) =
             (0..columns.len()).filter(|i| columns[*i].keep > 0).min_by_key(|i| columns[*i].keep)
