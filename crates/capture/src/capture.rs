@@ -1,5 +1,6 @@
 //! A capture from start to stop.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -169,7 +170,7 @@ impl Capture {
         loaded.set_layout(&namer.fs_layout())?;
         loaded.attach(options.sample_hz)?;
         let from = sys::monotonic_ns();
-        let seeds = parse_seeds(&loaded.iterate("seed_tasks")?);
+        let seeds = seeds(&loaded)?;
 
         let builder = Builder::new(meta(&options));
         let end = Arc::new(Mutex::new(Report::default()));
@@ -310,8 +311,23 @@ fn meta(options: &Options) -> Meta {
     }
 }
 
-pub(crate) fn parse_seeds(bytes: &[u8]) -> Vec<TaskSeed> {
-    bytes.chunks_exact(size_of::<TaskSeed>()).filter_map(sys::from_bytes).collect()
+/// All tasks with their state; from here on each has a state of its own in the kernel.
+///
+/// # Errors
+/// If the iterator cannot be run.
+pub(crate) fn seeds(loaded: &Loaded) -> Result<Vec<TaskSeed>, Error> {
+    let bytes = loaded.iterate("seed_tasks")?;
+    let mut seeds: Vec<TaskSeed> =
+        bytes.chunks_exact(size_of::<TaskSeed>()).filter_map(sys::from_bytes).collect();
+    // some kernels' iterators leave out the process 1
+    if machine::in_initial_pid_namespace() {
+        let known: HashSet<u32> = seeds.iter().map(|s| s.tgid).collect();
+        for seed in machine::tasks_beside(&known) {
+            loaded.add_state(seed.tid);
+            seeds.push(seed);
+        }
+    }
+    Ok(seeds)
 }
 
 /// What was lost, from the counters of the rings and of the programs.

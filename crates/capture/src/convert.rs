@@ -1,6 +1,6 @@
 //! From records to a trace: in order of time, with tasks, locks and stacks as handles.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trace::{
     Builder, ContentionFlags, Cpu, IrqKind, Kind, Lock, LockId, LockKind, Name, OwnerQuality, SampleMode,
@@ -51,6 +51,8 @@ pub struct Converter {
     /// Stacks of wakers in the batch: by time, waker and wakee.
     wakers: HashMap<(u64, u32, u32), RawStack>,
     futexes: HashMap<(u64, u64), LockId>,
+    /// Tasks that the iterator found, as long as no fork of them was seen.
+    seeded: HashSet<TaskId>,
     seeds: Vec<TaskSeed>,
     /// Events outside are not the window's.
     from: u64,
@@ -86,6 +88,7 @@ impl Converter {
             half: None,
             wakers: HashMap::new(),
             futexes: HashMap::new(),
+            seeded: HashSet::new(),
             seeds: Vec::new(),
             from: 0,
             until: u64::MAX,
@@ -115,7 +118,8 @@ impl Converter {
             if seed.tid == 0 || seed.exit_state != 0 {
                 continue;
             }
-            self.define(seed);
+            let task = self.define(seed);
+            self.seeded.insert(task);
         }
         for seed in seeds {
             let task = if seed.tid == 0 { continue } else { self.builder.live_task(seed.tid) };
@@ -408,9 +412,13 @@ impl Converter {
         };
         let name = name.unwrap_or_else(|| self.builder.str("[unknown]"));
         let known = self.builder.live_task(e.tid);
-        let is_seed = known
-            .and_then(|t| self.builder.tables().task(t))
-            .is_some_and(|t| t.start.0.abs_diff(e.ts) < 10_000_000);
+        // the number may have been given to another task since: only what came from the iterator and has not ended is the same
+        let is_seed = known.is_some_and(|t| {
+            self.seeded.remove(&t)
+                && self.builder.tables().task(t).is_some_and(|row| {
+                    row.exit.is_none() && row.start.0.abs_diff(e.ts) < 10_000_000
+                })
+        });
         let child = match known {
             // the iterator was faster than the event
             Some(task) if is_seed => task,

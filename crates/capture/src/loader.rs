@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::mem::{offset_of, size_of};
-use std::os::fd::{AsFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
@@ -321,6 +321,14 @@ impl Loaded {
             .ok_or_else(|| Error::Bpf { what: "describing file systems".into(), why: "no map".into() })?;
         map.update(sys::bytes_of(&0u32), sys::bytes_of(layout), MapFlags::ANY)
             .map_err(|e| bpf_error("describing file systems", &e))
+    }
+
+    /// Gives a task its state in the kernel. If that fails, its waits have no stacks; the switches are counted.
+    pub fn add_state(&self, tid: u32) {
+        let Some(map) = self.object.maps().find(|m| m.name() == "tasks") else { return };
+        let Ok(fd) = sys::open_task(tid) else { return };
+        let empty = vec![0u8; map.value_size() as usize];
+        let _ = map.update(&fd.as_raw_fd().to_ne_bytes(), &empty, MapFlags::ANY);
     }
 
     /// Events that were not seen because a program was interrupted by itself.

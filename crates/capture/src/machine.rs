@@ -1,6 +1,12 @@
 //! Facts about the machine that a capture needs.
 
+use std::collections::HashSet;
 use std::fs;
+
+use trace::TaskState;
+
+use crate::layout::{COMM_LEN, SEED_QUEUED, TaskSeed};
+use crate::sys;
 
 /// Parses a list as the kernel writes it (`0-3,8`).
 pub fn parse_cpu_list(list: &str) -> Vec<u16> {
@@ -42,6 +48,68 @@ pub fn device_name(major: u32, minor: u32) -> String {
         .ok()
         .and_then(|p| p.file_name().map(|n| n.to_string_lossy().into_owned()))
         .unwrap_or_else(|| format!("{major}:{minor}"))
+}
+
+/// Whether process ids here are those of the kernel.
+pub fn in_initial_pid_namespace() -> bool {
+    // the number of the first namespace is fixed
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|l| l.as_os_str() == "pid:[4026531836]")
+}
+
+/// The tasks of processes that are not among the known ones, from /proc.
+pub fn tasks_beside(known: &HashSet<u32>) -> Vec<TaskSeed> {
+    let numbers = |path: &str| -> Vec<u32> {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+    };
+    numbers("/proc")
+        .into_iter()
+        .filter(|tgid| !known.contains(tgid))
+        .flat_map(|tgid| {
+            let threads = numbers(&format!("/proc/{tgid}/task"));
+            threads.into_iter().filter_map(move |tid| task_from_proc(tgid, tid))
+        })
+        .collect()
+}
+
+/// A task from /proc/PID/task/TID/stat.
+fn task_from_proc(tgid: u32, tid: u32) -> Option<TaskSeed> {
+    let stat = fs::read_to_string(format!("/proc/{tgid}/task/{tid}/stat")).ok()?;
+    // the name is in parentheses, and may contain some
+    let (head, tail) = (stat.find('(')?, stat.rfind(')')?);
+    let name = stat.get(head + 1..tail)?;
+    let fields: Vec<&str> = stat.get(tail + 1..)?.split_ascii_whitespace().collect();
+    let state = TaskState::from_letter(fields.first()?.chars().next()?).unwrap_or(TaskState::Running);
+    let bits = match state {
+        TaskState::Interruptible => 1,
+        TaskState::Uninterruptible => 2,
+        TaskState::Stopped => 4,
+        TaskState::Traced => 8,
+        TaskState::Idle => 0x402,
+        _ => 0,
+    };
+    let mut comm = [0; COMM_LEN];
+    let length = name.len().min(COMM_LEN - 1);
+    comm[..length].copy_from_slice(&name.as_bytes()[..length]);
+    let cpu = fields.get(36).and_then(|f| f.parse().ok()).unwrap_or(0);
+    Some(TaskSeed {
+        ts: sys::monotonic_ns(),
+        start: 0,
+        blocker: 0,
+        futex: 0,
+        tid,
+        tgid,
+        ptid: fields.get(1).and_then(|f| f.parse().ok()).unwrap_or(0),
+        state: bits,
+        // runnable or running: /proc does not tell, and an event will
+        flags: if bits == 0 { SEED_QUEUED } else { 0 },
+        cpu,
+        syscall: -1,
+        futex_op: 0,
+        exit_state: i32::from(matches!(state, TaskState::Zombie | TaskState::Dead)),
+        pad: 0,
+        comm,
+    })
 }
 
 /// Ticks per second of the kernel (CONFIG_HZ), if its configuration can be read; 0 if not.

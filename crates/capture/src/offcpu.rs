@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::capture::{Report, kernel_types, losses, power_of_two};
+use crate::capture::{Report, kernel_types, losses, power_of_two, seeds};
 use crate::error::Error;
 use crate::layout::{self, RawBig, RawOptions, big, text};
 use crate::loader::{Loaded, Plan};
@@ -203,7 +203,7 @@ impl OffCpu {
         let (mut loaded, _) = Loaded::load(&btf, plan)?;
         loaded.attach(0)?;
         // gives every task its state; waits that are under way count from now on
-        loaded.iterate("seed_tasks")?;
+        seeds(&loaded)?;
         let from = sys::monotonic_ns();
         let stop = Arc::new(AtomicBool::new(false));
         let mut reader = Reader::new(Rings::of(&loaded));

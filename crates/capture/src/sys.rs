@@ -180,6 +180,21 @@ pub fn open_cpu_clock(cpu: u32, hz: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
+/// A descriptor for a task, of any of its threads if the kernel can (since Linux 6.9), else of the leader only.
+///
+/// # Errors
+/// What pidfd_open fails with.
+pub fn open_task(tid: u32) -> io::Result<OwnedFd> {
+    const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
+    // SAFETY: the call takes two numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, tid as libc::pid_t, PIDFD_THREAD) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
 /// How often a program was not run because it was running already on that CPU.
 ///
 /// # Errors
