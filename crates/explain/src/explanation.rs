@@ -358,8 +358,8 @@ pub struct Facts {
     pub exits: u64,
     /// Those that ended otherwise than with 0: their names and statuses as `wait4` gives them (at most 100).
     pub failed: Vec<(String, i32)>,
-    /// How long control groups were throttled meanwhile, added over CPUs; `None` if that was not captured.
-    pub throttled_ns: Option<u64>,
+    /// How long control groups were throttled meanwhile, as far as that is known, added over groups and CPUs.
+    pub throttled_ns: u64,
     /// The time of the first event.
     pub start: TimeNs,
 }

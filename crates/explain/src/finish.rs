@@ -39,16 +39,22 @@ struct Finish<'a> {
     engine: &'a Engine,
     called: HashMap<End, Called>,
     stacks: HashMap<StackId, KernelStack>,
-    throttled_ns: Option<u64>,
+    /// Control groups that were throttled, most first.
+    throttled: Vec<(String, u64)>,
 }
 
 pub(crate) fn finish(engine: &Engine, tables: &Tables) -> Explanation {
     let account = &engine.account;
-    let throttled = &account.throttled_ns;
-    let throttled_ns =
-        (!throttled.is_empty()).then(|| throttled.values().map(|(first, last)| last - first).sum());
+    let mut throttled: Vec<(String, u64)> = account
+        .throttled_ns
+        .iter()
+        .map(|(group, (first, last))| (tables.cgroup_path(*group).to_owned(), last - first))
+        .chain(engine.scope.throttled.iter().cloned())
+        .filter(|(_, ns)| *ns > 0)
+        .collect();
+    throttled.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let mut finish =
-        Finish { account, tables, engine, called: HashMap::new(), stacks: HashMap::new(), throttled_ns };
+        Finish { account, tables, engine, called: HashMap::new(), stacks: HashMap::new(), throttled };
     finish.name_ends();
     finish.explanation()
 }
@@ -131,8 +137,13 @@ impl Finish<'_> {
             End::Wait(Class::Child) => plain(RootKind::Child, ""),
             End::Wait(Class::Sleep | Class::Events | Class::Stopped) => plain(RootKind::Sleep, ""),
             End::WakeUp => plain(RootKind::WakeUp, ""),
-            End::LongRunnable if self.throttled_ns.is_some_and(|ns| ns > 0) => plain(RootKind::Throttled, ""),
-            End::LongRunnable => plain(RootKind::WakeUp, ""),
+            End::LongRunnable => match self.throttled.first() {
+                Some((group, _)) => {
+                    let object = Some(format!("control group {group}"));
+                    Called { object, ..plain(RootKind::Throttled, "") }
+                }
+                None => plain(RootKind::WakeUp, ""),
+            },
             End::Unknown => plain(RootKind::Other, ""),
         }
     }
@@ -458,7 +469,7 @@ impl Finish<'_> {
             unpaired: account.unpaired,
             exits: account.exits,
             failed: account.failed.iter().map(|(task, status)| (name(task), *status)).collect(),
-            throttled_ns: self.throttled_ns,
+            throttled_ns: self.throttled.iter().map(|(_, ns)| ns).sum(),
             start: account.first.unwrap_or(TimeNs(0)),
         }
     }

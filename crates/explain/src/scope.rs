@@ -21,6 +21,8 @@ pub struct Scope {
     pub select: Select,
     /// The CPUs that the workload may use; `None`: as the trace says.
     pub allowed: Option<Vec<Cpu>>,
+    /// Control groups whose quota held tasks back meanwhile, with the throttled time in ns, if that is known from elsewhere than the trace.
+    pub throttled: Vec<(String, u64)>,
 }
 
 impl Scope {

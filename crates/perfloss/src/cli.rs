@@ -16,6 +16,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(cmd::run::Args),
+    Record(cmd::record::Args),
     Show(cmd::show::Args),
     Compare(cmd::compare::Args),
     Offcpu(cmd::offcpu::Args),
@@ -28,6 +29,7 @@ enum Command {
 pub fn run() -> Result<Status, Failure> {
     match Cli::parse().command {
         Command::Run(args) => cmd::run::run(&args),
+        Command::Record(args) => cmd::record::run(&args),
         Command::Show(args) => cmd::show::run(&args),
         Command::Compare(args) => cmd::compare::run(&args),
         Command::Offcpu(args) => cmd::offcpu::run(&args),

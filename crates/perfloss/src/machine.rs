@@ -107,7 +107,7 @@ fn numa_nodes() -> Vec<NumaNode> {
 }
 
 /// A kernel CPU list, as in `0-3,8`.
-fn parse_list(text: &str) -> Vec<u32> {
+pub fn parse_list(text: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

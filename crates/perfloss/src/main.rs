@@ -1,13 +1,16 @@
 //! The command line of perfloss: options, progress, exit codes, wiring. Everything that measures,
 //! explains or renders lives in the crates below; this one only joins them.
 
+mod child;
 mod cli;
 mod cmd;
+mod convert;
 mod exit;
 mod machine;
 mod points;
 mod progress;
 mod terminal;
+mod throttle;
 
 use std::process::ExitCode;
 

@@ -5,5 +5,6 @@ pub mod doctor;
 pub mod lab;
 pub mod list;
 pub mod offcpu;
+pub mod record;
 pub mod run;
 pub mod show;

@@ -140,7 +140,7 @@ struct Ready {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Status, Failure> {
     let ready = check(args)?;
-    let folder = make_folder(args)?;
+    let folder = result_folder(args.output.as_deref())?;
     let mut result = first_result(args, &ready);
     folder.update(&result).map_err(not_written)?;
 
@@ -301,7 +301,7 @@ fn ns(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }
 
-fn seed_from_clock() -> u64 {
+pub(super) fn seed_from_clock() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     // Six digits are enough to be different, and short enough to be typed.
     now.map_or(1, |d| d.as_micros() as u64 % 1_000_000)
@@ -424,8 +424,9 @@ fn compile(source: &Path) -> Result<(WorkloadSpec, OwnedFd), Failure> {
     Ok((spec, object))
 }
 
-fn make_folder(args: &Args) -> Result<Folder, Failure> {
-    if let Some(path) = &args.output {
+/// The folder that the user named, or a new one.
+pub(super) fn result_folder(output: Option<&Path>) -> Result<Folder, Failure> {
+    if let Some(path) = output {
         return Folder::create(path).map_err(not_written);
     }
     let base = Path::new("perfloss-results");
