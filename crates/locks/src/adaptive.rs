@@ -3,7 +3,9 @@ use core::time::Duration;
 
 use crate::counting::Counting;
 use crate::spin::{ROUNDS, SpinBudget, spinners_allowed};
-use crate::sys::{AtomicU64, Deadline, Ordering, const_constructor, cpu_plus_one, deadline_after, has_passed, now_ns};
+use crate::sys::{
+    AtomicU64, Deadline, Ordering, const_constructor, cpu_plus_one, deadline_after, has_passed, now_ns,
+};
 use crate::wait_list::{LockedList, WaitList, Waiter};
 
 /// Somebody is on the list of sleepers. Changes with the list locked only.
@@ -60,9 +62,7 @@ fn is_free(state: u64) -> bool {
 /// Whether free permits could be overlooked: there is a sleeper and nobody is awake to take them.
 #[inline]
 fn needs_wake(state: u64) -> bool {
-    state & QUEUED != 0
-        && state & WOKEN == 0
-        && (state & SPINNERS == 0 || state & (HANDOFF | DUE) != 0)
+    state & QUEUED != 0 && state & WOKEN == 0 && (state & SPINNERS == 0 || state & (HANDOFF | DUE) != 0)
 }
 
 /// Whether the last owner cannot be running, because this thread is, on its CPU.
@@ -109,7 +109,12 @@ impl AdaptiveSemaphore {
     fn take_if_free(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         while is_free(state) {
-            match self.state.compare_exchange_weak(state, self.taken(state), Ordering::Acquire, Ordering::Relaxed) {
+            match self.state.compare_exchange_weak(
+                state,
+                self.taken(state),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return true,
                 Err(now) => state = now,
             }
@@ -256,7 +261,11 @@ impl AdaptiveSemaphore {
             if !seen {
                 // No permit is free. Once WOKEN is off, whoever releases one signals again.
                 waiter.reset();
-                if self.state.compare_exchange(state, state & !WOKEN, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                if self
+                    .state
+                    .compare_exchange(state, state & !WOKEN, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+                {
                     return false;
                 }
                 // Something changed: put the news back, and look again.

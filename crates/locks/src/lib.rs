@@ -5,6 +5,7 @@ mod counting;
 #[cfg(any(test, loom))]
 mod models;
 mod mutex;
+pub mod pattern;
 mod rwsem;
 mod semaphore;
 mod spin;

@@ -6,6 +6,7 @@
 
 #[cfg(loom)]
 mod checker {
+    use super::reset_clock;
     pub(super) use loom::sync::Arc;
     pub(super) use loom::thread::{spawn, yield_now};
 
@@ -14,20 +15,30 @@ mod checker {
         builder.preemption_bound = Some(2);
         builder.max_branches = 100_000;
         builder.max_duration = Some(core::time::Duration::from_secs(60));
-        builder.check(model);
+        builder.check(move || {
+            reset_clock();
+            model();
+        });
     }
 }
 
 #[cfg(not(loom))]
 mod checker {
+    use super::reset_clock;
+    /// Schedules tried of each kind.
+    const SCHEDULES: usize = 1000;
+
     pub(super) use shuttle::sync::Arc;
     pub(super) use shuttle::thread::{spawn, yield_now};
 
     pub(super) fn check(model: impl Fn() + Send + Sync + 'static) {
-        let model = std::sync::Arc::new(model);
+        let model = std::sync::Arc::new(move || {
+            reset_clock();
+            model();
+        });
         let random = std::sync::Arc::clone(&model);
-        shuttle::check_random(move || random(), 1500);
-        shuttle::check_pct(move || model(), 1500, 3);
+        shuttle::check_random(move || random(), SCHEDULES);
+        shuttle::check_pct(move || model(), SCHEDULES, 3);
     }
 }
 
@@ -36,7 +47,7 @@ use core::time::Duration;
 use checker::{Arc, check, spawn, yield_now};
 
 use crate::spin_queue::SpinQueue;
-use crate::sys::{AtomicU32, Ordering, Plain};
+use crate::sys::{AtomicU32, Ordering, Plain, reset_clock};
 use crate::wait_list::{WaitList, Waiter};
 use crate::{AdaptiveSemaphore, Counting, Mutex, RwSemaphore, Semaphore};
 

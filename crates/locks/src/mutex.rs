@@ -34,7 +34,9 @@ use core::time::Duration;
 
 use crate::spin::{ROUNDS, SpinBudget};
 use crate::spin_queue::SpinQueue;
-use crate::sys::{AtomicU32, Deadline, Ordering, const_constructor, cpu_plus_one, deadline_after, has_passed};
+use crate::sys::{
+    AtomicU32, Deadline, Ordering, const_constructor, cpu_plus_one, deadline_after, has_passed,
+};
 use crate::wait_list::{LockedList, WaitList, Waiter};
 
 const LOCKED: u32 = 1;
@@ -180,7 +182,9 @@ impl RawMutex {
         let displaced = || owner_is_displaced(self.word.load(Ordering::Relaxed));
         let look = |_| {
             let word = self.word.load(Ordering::Relaxed);
-            (word & LOCKED == 0 || word & PICKUP != 0).then(|| self.try_lock_as_first()).filter(|&taken| taken)
+            (word & LOCKED == 0 || word & PICKUP != 0)
+                .then(|| self.try_lock_as_first())
+                .filter(|&taken| taken)
         };
         self.budget.spin(deadline, look, displaced, 1).is_some()
     }

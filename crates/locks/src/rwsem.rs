@@ -37,7 +37,8 @@ use core::time::Duration;
 use crate::spin::{ROUNDS, SpinBudget};
 use crate::spin_queue::SpinQueue;
 use crate::sys::{
-    AtomicU32, AtomicU64, Deadline, Ordering, Waker, const_constructor, cpu_plus_one, deadline_after, has_passed, now_ns,
+    AtomicU32, AtomicU64, Deadline, Ordering, Waker, const_constructor, cpu_plus_one, deadline_after,
+    has_passed, now_ns,
 };
 use crate::wait_list::{LockedList, WaitList, Waiter};
 
@@ -156,7 +157,12 @@ impl RawRwSemaphore {
     fn try_read(&self) -> bool {
         let mut count = self.count.load(Ordering::Relaxed);
         while count & (WRITER | WAITERS | HANDOFF) == 0 {
-            match self.count.compare_exchange_weak(count, count + READER, Ordering::Acquire, Ordering::Relaxed) {
+            match self.count.compare_exchange_weak(
+                count,
+                count + READER,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => {
                     self.owner.store(BY_READERS, Ordering::Relaxed);
                     return true;
@@ -231,7 +237,12 @@ impl RawRwSemaphore {
     fn try_write(&self) -> bool {
         let mut count = self.count.load(Ordering::Relaxed);
         while count & (HELD | HANDOFF) == 0 {
-            match self.count.compare_exchange_weak(count, count | WRITER, Ordering::Acquire, Ordering::Relaxed) {
+            match self.count.compare_exchange_weak(
+                count,
+                count | WRITER,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => {
                     self.owner.store(cpu_plus_one(), Ordering::Relaxed);
                     return true;

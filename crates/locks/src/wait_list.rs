@@ -77,7 +77,12 @@ pub(crate) struct Waiter {
 impl Waiter {
     /// A waiter that is on no list. What `kind` means is the lock's business.
     pub(crate) fn new(kind: u32) -> Self {
-        Self { next: Plain::new(ptr::null()), previous: Plain::new(ptr::null()), signal: Futex::new(WAITING), kind }
+        Self {
+            next: Plain::new(ptr::null()),
+            previous: Plain::new(ptr::null()),
+            signal: Futex::new(WAITING),
+            kind,
+        }
     }
 
     /// What the lock said this waiter wants.

@@ -127,8 +127,6 @@ pub(crate) fn relax() {
 /// A clock that ticks each time it is read, so that every bounded spin ends: sometimes by little, sometimes by so much that
 /// everything that depends on time is due. Under loom it ticks evenly, as a model must do the same each time.
 pub(crate) fn now_ns() -> u64 {
-    use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    static CLOCK: AtomicU64 = AtomicU64::new(0);
     #[cfg(loom)]
     let tick = 50_000;
     #[cfg(not(loom))]
@@ -136,7 +134,20 @@ pub(crate) fn now_ns() -> u64 {
         use shuttle::rand::Rng;
         if shuttle::rand::thread_rng().gen_bool(0.8) { 1_000 } else { 5_000_000 }
     };
-    CLOCK.fetch_add(tick, Relaxed)
+    CLOCK.with(|clock| {
+        clock.set(clock.get() + tick);
+        clock.get()
+    })
+}
+
+std::thread_local! {
+    /// Both checkers run all threads of a model on one real thread.
+    static CLOCK: core::cell::Cell<u64> = const { core::cell::Cell::new(0) };
+}
+
+/// To be called when a model starts: it has to do the same each time it follows the same schedule.
+pub(crate) fn reset_clock() {
+    CLOCK.set(0);
 }
 
 /// Two, so that waiters do spin.
