@@ -16,6 +16,9 @@ use crate::lines::Sender;
 use crate::protocol::{Report, RoundSpec};
 use crate::sys::{self, Fork};
 
+/// What main threads usually get: test cases keep buffers of a MiB on it. Only what is touched takes memory.
+const TASK_STACK: usize = 8 << 20;
+
 /// What the host gets from the supervisor.
 pub(super) struct Host<'a> {
     pub spec: &'a RoundSpec,
@@ -160,7 +163,7 @@ impl Host<'_> {
                         self.tell_failure(task, failure);
                     }
                 };
-                match std::thread::Builder::new().name(format!("task {task}")).spawn_scoped(scope, body) {
+                match std::thread::Builder::new().name(format!("task {task}")).stack_size(TASK_STACK).spawn_scoped(scope, body) {
                     Ok(thread) => threads.push(thread),
                     Err(e) => {
                         let failure = Failure::new(format!("cannot start thread {task}")).io(&e);
