@@ -26,6 +26,15 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
+fn every_number_is_read_as_it_was_written() {
+    let mut result = RunResult::new(MadeBy::Run, 1);
+    for seconds in [28_063.232_100_276_764, 0.1 + 0.2, 1.0 / 3.0, f64::MIN_POSITIVE, f64::MAX, 5e-324] {
+        result.elapsed_s = seconds;
+        assert_eq!(parse(&write_json(&result).unwrap(), "r").unwrap().elapsed_s.to_bits(), seconds.to_bits());
+    }
+}
+
+#[test]
 fn every_truncation_is_refused_as_cut_off() {
     let bytes = written();
     let end = bytes.len() - 2; // the closing brace and the newline
