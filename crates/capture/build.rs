@@ -16,7 +16,12 @@ fn main() {
     libbpf_cargo::SkeletonBuilder::new()
         .source(source)
         .obj(out.join("capture.bpf.o"))
-        .clang_args([format!("-D__TARGET_ARCH_{arch}"), "-mcpu=v3".into(), "-Wall".into(), "-Wno-unused-function".into()])
+        .clang_args([
+            format!("-D__TARGET_ARCH_{arch}"),
+            "-mcpu=v3".into(),
+            "-Wall".into(),
+            "-Wno-unused-function".into(),
+        ])
         .build()
         .expect("clang compiles the BPF programs (Debian: apt-get install clang libelf-dev zlib1g-dev)");
     for file in ["capture.bpf.c", "uapi.h", "layout.h", "kernel.h", "ring.h", "lock.h"] {

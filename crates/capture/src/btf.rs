@@ -216,6 +216,13 @@ impl Btf {
         (proto.kind() == KIND_FUNC_PROTO).then(|| proto.vlen().saturating_sub(1))
     }
 
+    /// The size of a structure in bytes.
+    #[cfg(test)]
+    pub fn struct_size(&self, name: &str) -> Option<u32> {
+        let id = self.find(name, &[KIND_STRUCT])?;
+        self.get(id).map(|(_, t)| t.size_or_type)
+    }
+
     fn strip(&self, mut id: u32) -> u32 {
         for _ in 0..32 {
             match self.get(id) {
@@ -309,7 +316,15 @@ impl Btf {
         self.lock_in(id, structure, String::new(), offset, spins, 0)
     }
 
-    fn lock_in(&self, id: u32, owner: &str, path: String, offset: u32, spins: bool, depth: u32) -> Option<String> {
+    fn lock_in(
+        &self,
+        id: u32,
+        owner: &str,
+        path: String,
+        offset: u32,
+        spins: bool,
+        depth: u32,
+    ) -> Option<String> {
         if depth > 12 {
             return None;
         }
@@ -354,11 +369,13 @@ impl Btf {
                     if each == 0 {
                         continue;
                     }
-                    if LOCK_TYPES.contains(&type_name.as_str()) && rest % each == 0 {
+                    if LOCK_TYPES.contains(&type_name.as_str()) && rest.is_multiple_of(each) {
                         return Some(format!("{owner}.{}", join(&path)));
                     }
                     let inner = if type_name.is_empty() { owner } else { &type_name };
-                    if let Some(found) = self.lock_in(element, inner, String::new(), rest % each, spins, depth + 1) {
+                    if let Some(found) =
+                        self.lock_in(element, inner, String::new(), rest % each, spins, depth + 1)
+                    {
                         return Some(found);
                     }
                 }

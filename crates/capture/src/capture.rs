@@ -76,6 +76,9 @@ impl Default for Options {
     }
 }
 
+/// Gets the tables as they are and the next events.
+pub type Feed = Box<dyn FnMut(&Tables, &[Event]) + Send>;
+
 /// Where the events go.
 pub enum Sink {
     /// Into memory: [`Captured::trace`].
@@ -83,7 +86,7 @@ pub enum Sink {
     /// Into a trace file, as they come; memory stays bounded by tasks, locks and stacks.
     File(Box<dyn Write + Send>),
     /// To a function, batch by batch, in order of time; nothing is kept.
-    Feed(Box<dyn FnMut(&Tables, &[Event]) + Send>),
+    Feed(Feed),
 }
 
 /// How a capture went.
@@ -240,7 +243,9 @@ impl Drop for Capture {
             loaded.detach();
         }
         self.stop.store(true, Ordering::SeqCst);
-        for thread in [self.drain.take().map(|t| t.join().is_ok()), self.convert.take().map(|t| t.join().is_ok())] {
+        for thread in
+            [self.drain.take().map(|t| t.join().is_ok()), self.convert.take().map(|t| t.join().is_ok())]
+        {
             // a thread that panicked has nothing to hand over
             let _ = thread;
         }
@@ -297,8 +302,7 @@ fn plan(options: &Options) -> Plan {
 fn meta(options: &Options) -> Meta {
     let uname = rustix::system::uname();
     let cpus = |list: Vec<u16>| list.into_iter().map(Cpu).collect::<Vec<_>>();
-    let allowed =
-        if options.allowed.is_empty() { machine::allowed_cpus() } else { options.allowed.clone() };
+    let allowed = if options.allowed.is_empty() { machine::allowed_cpus() } else { options.allowed.clone() };
     Meta {
         machine: uname.nodename().to_string_lossy().into_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
@@ -408,7 +412,7 @@ fn convert(
 enum Output {
     Memory,
     File(Writer<Box<dyn Write + Send>>),
-    Feed(Box<dyn FnMut(&Tables, &[Event]) + Send>),
+    Feed(Feed),
 }
 
 impl Output {

@@ -415,9 +415,11 @@ impl Converter {
         // the number may have been given to another task since: only what came from the iterator and has not ended is the same
         let is_seed = known.is_some_and(|t| {
             self.seeded.remove(&t)
-                && self.builder.tables().task(t).is_some_and(|row| {
-                    row.exit.is_none() && row.start.0.abs_diff(e.ts) < 10_000_000
-                })
+                && self
+                    .builder
+                    .tables()
+                    .task(t)
+                    .is_some_and(|row| row.exit.is_none() && row.start.0.abs_diff(e.ts) < 10_000_000)
         });
         let child = match known {
             // the iterator was faster than the event

@@ -132,7 +132,10 @@ fn capabilities() -> Finding {
     if !lacking.is_empty() {
         return Finding::missing(
             name,
-            format!("{} not granted: causes cannot be captured, throughput can be measured", lacking.join(", ")),
+            format!(
+                "{} not granted: causes cannot be captured, throughput can be measured",
+                lacking.join(", ")
+            ),
             "run as root, or `setcap cap_bpf,cap_perfmon,cap_sys_admin,cap_syslog,cap_sys_ptrace+ep` on the binary",
         );
     }
@@ -146,7 +149,11 @@ fn capabilities() -> Finding {
     if lacking.is_empty() {
         return Finding::good(name, "all that are used are granted");
     }
-    Finding::limited(name, format!("not granted: {}", lacking.join(", ")), "run as root, or add them with setcap")
+    Finding::limited(
+        name,
+        format!("not granted: {}", lacking.join(", ")),
+        "run as root, or add them with setcap",
+    )
 }
 
 fn lockdown() -> Finding {
@@ -168,10 +175,7 @@ fn symbols() -> Finding {
         Ok(symbols) => Finding::good("kernel symbols", format!("{} functions are known", symbols.len())),
         Err(e) => Finding::limited(
             "kernel symbols",
-            format!(
-                "{e}; kptr_restrict is {}: kernel stacks have no names",
-                read("kptr_restrict").trim()
-            ),
+            format!("{e}; kptr_restrict is {}: kernel stacks have no names", read("kptr_restrict").trim()),
             "sysctl kernel.kptr_restrict=0, or CAP_SYSLOG with kptr_restrict=1",
         ),
     }
@@ -190,7 +194,10 @@ fn clock() -> Finding {
 
 fn functions() -> Finding {
     match loader::fentry_allowed() {
-        Ok(()) => Finding::good("function probes", "programs at functions (fentry) would be allowed; they are not needed"),
+        Ok(()) => Finding::good(
+            "function probes",
+            "programs at functions (fentry) would be allowed; they are not needed",
+        ),
         Err(e) => Finding::good(
             "function probes",
             format!("programs at functions (fentry) are refused ({e}); tracepoints alone are used"),

@@ -151,7 +151,9 @@ impl Loaded {
         let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(open_error)?;
 
         let irq = plan.interrupts
-            && ["irq_handler_entry", "softirq_entry", "local_timer_entry"].iter().all(|t| btf.has_tracepoint(t));
+            && ["irq_handler_entry", "softirq_entry", "local_timer_entry"]
+                .iter()
+                .all(|t| btf.has_tracepoint(t));
         plan.options.irq_known = u8::from(irq);
         plan.options.switch_has_state =
             u8::from(btf.tracepoint_arguments("sched_switch").is_some_and(|n| n >= 4));
@@ -174,7 +176,8 @@ impl Loaded {
                 }
                 _ => true,
             };
-            if wanted && !exists
+            if wanted
+                && !exists
                 && let Some(i) = optional
             {
                 missing.push(format!("no tracepoint {}: {} are not seen", OPTIONAL[i].1, OPTIONAL[i].2));
@@ -212,10 +215,10 @@ impl Loaded {
         }
         let object = open.load().map_err(|e| bpf_error("loading the BPF programs", &e))?;
         let mapped = |name: &str| {
-            object
-                .maps()
-                .find(|m| m.name() == name)
-                .ok_or_else(|| Error::Bpf { what: "mapping the buffers".into(), why: format!("no map {name}") })
+            object.maps().find(|m| m.name() == name).ok_or_else(|| Error::Bpf {
+                what: "mapping the buffers".into(),
+                why: format!("no map {name}"),
+            })
         };
         let shared_error = |e| Error::io("mapping the buffers", e);
         let areas = SharedArray::new(mapped("areas")?.as_fd(), plan.cpus).map_err(shared_error)?;
@@ -350,3 +353,161 @@ pub const EVENT_SEQ: usize = offset_of!(RawEvent, seq);
 pub const BIG_SEQ: usize = offset_of!(RawBig, seq);
 
 const _: () = assert!(size_of::<RawEvent>() == 32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{LockInfo, TaskSeed};
+
+    /// The section of an ELF file that has this name.
+    fn section<'a>(file: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        let u16_at = |at: usize| Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?) as usize);
+        let u32_at = |at: usize| Some(u32::from_le_bytes(file.get(at..at + 4)?.try_into().ok()?) as usize);
+        let u64_at = |at: usize| Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?) as usize);
+        let (headers, size, count, names) = (u64_at(40)?, u16_at(58)?, u16_at(60)?, u16_at(62)?);
+        let bounds = |i: usize| Some((u64_at(headers + i * size + 24)?, u64_at(headers + i * size + 32)?));
+        let (strings, _) = bounds(names)?;
+        (0..count).find_map(|i| {
+            let at = strings + u32_at(headers + i * size)?;
+            let (start, length) = bounds(i)?;
+            let found = file.get(at..at + name.len() + 1)?.strip_suffix(&[0])? == name.as_bytes();
+            found.then(|| file.get(start..start + length))?
+        })
+    }
+
+    /// The programs and the reader must agree on every byte.
+    #[test]
+    fn the_records_of_the_programs_are_laid_out_as_the_reader_reads_them() {
+        let btf = section(OBJECT, ".BTF").expect("compiled with -g");
+        let btf = Btf::parse(btf.to_vec(), None).expect("clang wrote it");
+        macro_rules! same {
+            ($ours:ty, $theirs:literal, $($member:ident = $name:literal),+) => {{
+                assert_eq!(btf.struct_size($theirs), Some(size_of::<$ours>() as u32), $theirs);
+                $(assert_eq!(
+                    btf.offset_of($theirs, $name),
+                    Some(offset_of!($ours, $member) as u32),
+                    concat!($theirs, ".", $name)
+                );)+
+            }};
+        }
+        same!(
+            RawEvent,
+            "event",
+            ts = "ts",
+            a = "a",
+            tid = "tid",
+            other = "other",
+            seq = "seq",
+            kind = "type",
+            flags = "flags",
+            x = "x"
+        );
+        same!(
+            RawBig,
+            "big",
+            ts = "ts",
+            a = "a",
+            b = "b",
+            tid = "tid",
+            tgid = "tgid",
+            seq = "seq",
+            kind = "type",
+            flags = "flags",
+            frames = "frames",
+            chance = "chance",
+            state = "state",
+            spare = "spare",
+            comm = "comm",
+            ip = "ip"
+        );
+        same!(
+            LockInfo,
+            "lock_info",
+            address = "address",
+            id = "id",
+            extra = "extra",
+            dev = "dev",
+            mode = "mode",
+            cache_size = "cache_size",
+            cache_order = "cache_order",
+            object = "object",
+            flags = "flags",
+            parts = "parts",
+            path_full = "path_full",
+            truncated = "truncated",
+            extra_valid = "extra_valid",
+            cache = "cache",
+            words = "words",
+            fs = "fs",
+            sid = "sid",
+            path = "path"
+        );
+        same!(
+            CpuArea,
+            "cpu_area",
+            head = "ring.head",
+            big_head = "ring.big_head",
+            lost = "ring.lost",
+            lost_since = "ring.lost_since",
+            big_lost = "ring.big_lost",
+            big_lost_ns = "ring.big_lost_ns",
+            stack_errors = "ring.stack_errors",
+            tail = "ring.tail",
+            big_tail = "ring.big_tail",
+            irq_depth = "state.irq_depth",
+            shift = "state.shift",
+            no_state = "state.no_state",
+            truncated = "state.truncated",
+            rand = "state.rand"
+        );
+        same!(
+            FsLayout,
+            "fs_layout",
+            xfs_valid = "xfs_valid",
+            b_sema = "b_sema",
+            b_block = "b_block",
+            ops_name = "ops_name",
+            eb_valid = "eb_valid",
+            fs_info_sb = "fs_info_sb"
+        );
+        same!(
+            TaskSeed,
+            "task_seed",
+            ts = "ts",
+            start = "start",
+            blocker = "blocker",
+            futex = "futex",
+            tid = "tid",
+            tgid = "tgid",
+            ptid = "ptid",
+            state = "state",
+            flags = "flags",
+            cpu = "cpu",
+            syscall = "syscall",
+            futex_op = "futex_op",
+            exit_state = "exit_state",
+            comm = "comm"
+        );
+        same!(
+            RawOptions,
+            "options",
+            event_mask = "event_mask",
+            want_events = "want_events",
+            irq_known = "irq_known",
+            kernel_stacks = "kernel_stacks",
+            base_shift = "base_shift",
+            futex_nr = "futex_nr",
+            filter = "filter",
+            min_ns = "min_ns",
+            max_ns = "max_ns",
+            state_mask = "state_mask"
+        );
+    }
+
+    #[test]
+    fn libbpfs_words_are_kept_short_and_its_memlock_advice_is_not_passed_on() {
+        remember(PrintLevel::Warn, "libbpf: permission error; try raising 'ulimit -l'\n".into());
+        remember(PrintLevel::Warn, "libbpf: real reason\n".into());
+        assert!(!last_words().contains("ulimit"));
+    }
+}

@@ -36,9 +36,7 @@ pub fn possible_cpus() -> usize {
 pub fn allowed_cpus() -> Vec<u16> {
     fs::read_to_string("/proc/self/status")
         .ok()
-        .and_then(|s| {
-            s.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:").map(parse_cpu_list))
-        })
+        .and_then(|s| s.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:").map(parse_cpu_list)))
         .unwrap_or_else(online_cpus)
 }
 

@@ -203,7 +203,8 @@ impl Namer {
         };
         if let Some((lock, start, fs_info, sb)) = eb() {
             layout.eb_valid = 1;
-            (layout.eb_lock, layout.eb_start, layout.eb_fs_info, layout.fs_info_sb) = (lock, start, fs_info, sb);
+            (layout.eb_lock, layout.eb_start, layout.eb_fs_info, layout.fs_info_sb) =
+                (lock, start, fs_info, sb);
         }
         layout
     }
@@ -240,9 +241,8 @@ impl Namer {
                 named.object = Some(format!("tree block {} on {on}", info.id));
             }
             _ => {
-                named.class = self.class_by_cache(info).or_else(|| {
-                    kernel.variable(info.address).map(str::to_owned)
-                });
+                named.class =
+                    self.class_by_cache(info).or_else(|| kernel.variable(info.address).map(str::to_owned));
             }
         }
         named
@@ -370,9 +370,11 @@ mod tests {
 
     #[test]
     fn a_lock_without_a_name_is_named_by_who_waits_for_it() {
-        let class = class_by_stack(LockKind::Mutex, ["mutex_lock", "anon_pipe_write", "vfs_write"].into_iter());
+        let class =
+            class_by_stack(LockKind::Mutex, ["mutex_lock", "anon_pipe_write", "vfs_write"].into_iter());
         assert_eq!(class.as_deref(), Some("pipe_inode_info.mutex"));
-        let class = class_by_stack(LockKind::Mutex, ["__mutex_lock.constprop.0", "odd_driver_ioctl"].into_iter());
+        let class =
+            class_by_stack(LockKind::Mutex, ["__mutex_lock.constprop.0", "odd_driver_ioctl"].into_iter());
         assert_eq!(class.as_deref(), Some("lock taken in odd_driver_ioctl"));
     }
 }

@@ -427,4 +427,3 @@ fn kernel_frame(address: u64, kernel: &KernelSymbols) -> Frame {
         None => Frame { address, name: None, offset: 0 },
     }
 }
-

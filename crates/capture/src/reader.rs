@@ -340,7 +340,8 @@ impl Reader {
         (0..self.rings.cpus)
             .map(|cpu| {
                 let area = self.rings.areas.read(cpu);
-                let small = area.head.saturating_sub(self.tails[cpu]) as f64 / self.rings.events_per_cpu as f64;
+                let small =
+                    area.head.saturating_sub(self.tails[cpu]) as f64 / self.rings.events_per_cpu as f64;
                 let large =
                     area.big_head.saturating_sub(self.big_tails[cpu]) as f64 / self.rings.bigs_per_cpu as f64;
                 small.max(large)

@@ -91,9 +91,9 @@ impl Members {
 fn in_cgroup(tid: u32, path: &str) -> bool {
     let wanted = path.trim_end_matches('/');
     fs::read_to_string(format!("/proc/{tid}/cgroup")).is_ok_and(|text| {
-        text.lines().filter_map(|l| l.splitn(3, ':').nth(2)).any(|group| {
-            group == wanted || group.strip_prefix(wanted).is_some_and(|r| r.starts_with('/'))
-        })
+        text.lines()
+            .filter_map(|l| l.splitn(3, ':').nth(2))
+            .any(|group| group == wanted || group.strip_prefix(wanted).is_some_and(|r| r.starts_with('/')))
     })
 }
 

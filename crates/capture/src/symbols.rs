@@ -112,7 +112,8 @@ impl KernelSymbols {
     pub fn variable(&self, address: u64) -> Option<&str> {
         let i = self.data.partition_point(|f| f.0 <= address).checked_sub(1)?;
         let (start, name) = &self.data[i];
-        (address - start < 4096 && !name.starts_with("__ksymtab") && !name.starts_with("__kstrtab")).then_some(name)
+        (address - start < 4096 && !name.starts_with("__ksymtab") && !name.starts_with("__kstrtab"))
+            .then_some(name)
     }
 
     /// Whether an address is in the scheduler's and the sleeping locks' own functions, which the kernel leaves out of the stacks of
@@ -177,12 +178,7 @@ impl ProcessMaps {
         let theirs = fs::read_link(format!("/proc/{tgid}/ns/mnt")).ok();
         let root = (own != theirs).then(|| PathBuf::from(format!("/proc/{tgid}/root")));
         let jit = fs::read_to_string(format!("/tmp/perf-{tgid}.map")).map(|t| parse_perf_map(&t));
-        Ok(ProcessMaps {
-            tgid,
-            mappings: parse_maps(&text),
-            jit: jit.unwrap_or_default(),
-            root,
-        })
+        Ok(ProcessMaps { tgid, mappings: parse_maps(&text), jit: jit.unwrap_or_default(), root })
     }
 
     /// The mapping that an address is in.
@@ -231,11 +227,16 @@ fn parse_perf_map(text: &str) -> Vec<(u64, u64, Box<str>)> {
     jit
 }
 
+/// A file and an offset in it.
+type Place = (Arc<str>, u64);
+/// A function's name, and how far behind its begin an address is.
+type Named = (Rc<str>, u64);
+
 /// Names of user functions, by file and offset.
 pub struct UserSymbols {
     symbolizer: Symbolizer,
     /// By file and offset in it; what is not found is remembered, too.
-    names: RefCell<HashMap<(Arc<str>, u64), Option<(Rc<str>, u64)>>>,
+    names: RefCell<HashMap<Place, Option<Named>>>,
 }
 
 impl UserSymbols {
@@ -251,7 +252,7 @@ impl UserSymbols {
 
     /// The function at an address of a process with the distance from its begin, and the last part of the name of the file that it
     /// is in.
-    pub fn function(&self, maps: &ProcessMaps, address: u64) -> (Option<(Rc<str>, u64)>, Option<String>) {
+    pub fn function(&self, maps: &ProcessMaps, address: u64) -> (Option<Named>, Option<String>) {
         let jit = maps.jit.partition_point(|j| j.0 <= address).checked_sub(1).map(|i| &maps.jit[i]);
         if let Some((start, length, name)) = jit
             && address - start < *length
@@ -282,7 +283,7 @@ impl UserSymbols {
         (name, file)
     }
 
-    fn look_up(&self, path: &Path, offset: u64) -> Option<(Rc<str>, u64)> {
+    fn look_up(&self, path: &Path, offset: u64) -> Option<Named> {
         // a device or a pipe would block or fail in odd ways
         if !fs::metadata(path).is_ok_and(|m| m.is_file()) {
             return None;

@@ -226,4 +226,3 @@ pub fn read_iterator(mut iter: impl io::Read) -> io::Result<Vec<u8>> {
         }
     }
 }
-

@@ -24,11 +24,7 @@ fn names(stack: &Stack) -> Vec<String> {
 }
 
 fn sleeper(sleeps: u32, length: Duration) -> Stamp {
-    thread::spawn(move || {
-        stamped(|| (0..sleeps).for_each(|_| thread::sleep(length)))
-    })
-    .join()
-    .expect("sleeps")
+    thread::spawn(move || stamped(|| (0..sleeps).for_each(|_| thread::sleep(length)))).join().expect("sleeps")
 }
 
 #[test]
@@ -101,7 +97,8 @@ fn thresholds_and_states_select_waits() {
     assert!(of(&measured_brief, short.tid) > 4_000_000);
     let uninterruptible = Options { whom: whom(), state: Some(2), ..Options::default() };
     let (measured_state, (short, long_sleeper)) = measured(uninterruptible, work);
-    let nanosleeps = |m: &Measured| m.rows.iter().any(|r| names(&r.kernel).iter().any(|f| f.contains("nanosleep")));
+    let nanosleeps =
+        |m: &Measured| m.rows.iter().any(|r| names(&r.kernel).iter().any(|f| f.contains("nanosleep")));
     assert!(!nanosleeps(&measured_state), "sleeps are interruptible: {short:?} {long_sleeper:?}");
 }
 

@@ -84,7 +84,8 @@ fn two_tasks_with_the_same_thread_id_are_two_tasks() {
     let exits: Vec<u64> = tasks.iter().filter_map(|(_, t)| t.exit).map(|e| e.time.0).collect();
     assert_eq!(exits.len(), tasks.len(), "each has its own end");
     let last = tasks.iter().max_by_key(|(_, t)| t.start).expect("two");
-    let before = tasks.iter().filter(|(_, t)| t.start < last.1.start).max_by_key(|(_, t)| t.start).expect("two");
+    let before =
+        tasks.iter().filter(|(_, t)| t.start < last.1.start).max_by_key(|(_, t)| t.start).expect("two");
     assert!(before.1.exit.is_some_and(|e| e.time < last.1.start), "{before:?} {last:?}");
     // no switch of the second is charged to the first
     for event in trace.events() {
@@ -151,7 +152,8 @@ fn a_trace_file_is_what_memory_holds() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("capture.trace");
     let file = fs::File::create(&path).expect("a file");
-    let capture = capture::Capture::start_to(options(), capture::Sink::File(Box::new(file))).unwrap_or_else(|e| panic!("{e}"));
+    let capture = capture::Capture::start_to(options(), capture::Sink::File(Box::new(file)))
+        .unwrap_or_else(|e| panic!("{e}"));
     thread::sleep(Duration::from_millis(50));
     let captured = capture.stop().unwrap_or_else(|e| panic!("{e}"));
     assert!(captured.trace.is_none());

@@ -18,9 +18,8 @@ const MS: Duration = Duration::from_millis(1);
 #[test]
 fn sleeps_are_as_long_as_the_sleeper_says() {
     let (trace, stamps) = captured(options(), || {
-        let sleeper = thread::spawn(|| {
-            (1..=10u32).map(|i| stamped(|| thread::sleep(MS * i))).collect::<Vec<_>>()
-        });
+        let sleeper =
+            thread::spawn(|| (1..=10u32).map(|i| stamped(|| thread::sleep(MS * i))).collect::<Vec<_>>());
         sleeper.join().expect("sleeps")
     });
     for stamp in &stamps {
@@ -43,7 +42,8 @@ fn a_reader_of_a_pipe_is_woken_by_the_writer() {
             thread::sleep(MS * 5);
             tid()
         });
-        let reading = thread::spawn(move || stamped(|| assert_eq!(reader.read(&mut [0]).expect("a byte"), 1)));
+        let reading =
+            thread::spawn(move || stamped(|| assert_eq!(reader.read(&mut [0]).expect("a byte"), 1)));
         (reading.join().expect("reads"), writing.join().expect("writes"))
     });
     assert_time(&trace, &stamp, "a read");
@@ -78,7 +78,10 @@ fn a_chain_of_three_locks_is_seen_link_by_link() {
             }));
             let tid = waits.recv().expect("the thread lives");
             // the next link only when this one sleeps
-            while !std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).expect("it lives").contains(") S ") {
+            while !std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"))
+                .expect("it lives")
+                .contains(") S ")
+            {
                 thread::sleep(MS);
             }
         }
@@ -358,9 +361,9 @@ fn nothing_is_made_up_of_a_scope_that_does_nothing() {
     for event in trace.events() {
         let task = match event.kind {
             Kind::Switch { prev, next, .. } => [Some(prev), Some(next)],
-            Kind::WaitStack { task, .. }
-            | Kind::Sample { task, .. }
-            | Kind::ContentionBegin { task, .. } => [Some(task), None],
+            Kind::WaitStack { task, .. } | Kind::Sample { task, .. } | Kind::ContentionBegin { task, .. } => {
+                [Some(task), None]
+            }
             _ => [None, None],
         };
         for task in task.into_iter().flatten() {

@@ -50,6 +50,13 @@ struct {
 	__type(value, struct big);
 } scratch SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct task_seed);
+} seed_scratch SEC(".maps");
+
 static __always_inline struct task_state *state_of(struct task_struct *task)
 {
 	return bpf_task_storage_get(&tasks, task, 0, 0);
@@ -703,39 +710,42 @@ SEC("iter/task")
 int seed_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct task_seed seed = {};
+	struct task_seed *seed;
 	struct task_state *st;
 	u64 arg0 = 0, arg1 = 0;
+	u32 zero = 0;
 
-	if (!task)
+	seed = bpf_map_lookup_elem(&seed_scratch, &zero);
+	if (!task || !seed)
 		return 0;
 	st = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	seed.ts = bpf_ktime_get_ns();
-	seed.start = task->start_time;
-	seed.tid = task->pid;
-	seed.tgid = task->tgid;
-	seed.ptid = task->real_parent->pid;
-	seed.state = task->__state;
-	seed.exit_state = task->exit_state;
-	seed.cpu = bpf_core_field_exists(task->thread_info.cpu) ? task->thread_info.cpu : 0;
-	seed.flags = (task->flags & PF_KTHREAD ? 1 : 0) | (task->on_cpu ? 2 : 0) |
+	seed->ts = bpf_ktime_get_ns();
+	seed->start = task->start_time;
+	seed->tid = task->pid;
+	seed->tgid = task->tgid;
+	seed->ptid = task->real_parent->pid;
+	seed->state = task->__state;
+	seed->exit_state = task->exit_state;
+	seed->cpu = bpf_core_field_exists(task->thread_info.cpu) ? task->thread_info.cpu : 0;
+	seed->flags = (task->flags & PF_KTHREAD ? 1 : 0) | (task->on_cpu ? 2 : 0) |
 		     (BPF_CORE_READ_BITFIELD(task, in_iowait) ? 4 : 0) | (task->on_rq ? 8 : 0);
-	if (bpf_core_field_exists(task->blocker))
-		seed.blocker = task->blocker;
-	seed.syscall = -1;
-	if (!(seed.flags & 8)) {
-		seed.syscall = syscall_of(task, &arg0, &arg1);
-		if (seed.syscall == options.futex_nr) {
-			seed.futex = arg0;
-			seed.futex_op = arg1;
+	seed->blocker = bpf_core_field_exists(task->blocker) ? task->blocker : 0;
+	seed->futex = 0;
+	seed->futex_op = 0;
+	seed->syscall = -1;
+	if (!(seed->flags & 8)) {
+		seed->syscall = syscall_of(task, &arg0, &arg1);
+		if (seed->syscall == options.futex_nr) {
+			seed->futex = arg0;
+			seed->futex_op = arg1;
 		}
 	}
-	bpf_probe_read_kernel(seed.comm, COMM_LEN, task->comm);
-	if (st && !st->out && !st->in && !(seed.flags & 2)) {
-		st->out = seed.ts;
-		st->state = seed.flags & 8 ? STATE_PREEMPTED : seed.state;
+	bpf_probe_read_kernel(seed->comm, COMM_LEN, task->comm);
+	if (st && !st->out && !st->in && !(seed->flags & 2)) {
+		st->out = seed->ts;
+		st->state = seed->flags & 8 ? STATE_PREEMPTED : seed->state;
 	}
-	bpf_seq_write(ctx->meta->seq, &seed, sizeof(seed));
+	bpf_seq_write(ctx->meta->seq, seed, sizeof(*seed));
 	return 0;
 }
 

@@ -90,24 +90,6 @@ enum big_type {
 /* Flags of BIG_COMM. */
 #define COMM_EXEC 1
 
-/* A large record: stacks, names, descriptions of locks. */
-struct big {
-	u64 ts;
-	u64 a;
-	u64 b;
-	u32 tid;
-	u32 tgid;
-	u32 seq;
-	u8 type;
-	u8 flags;
-	s16 frames; /* how many; negative: the error number */
-	u32 chance; /* with which it was taken, in 2^-32; the largest number is 1 */
-	u32 state;  /* task state with which the wait began; bit 31: preempted */
-	u64 spare;
-	char comm[COMM_LEN];
-	u64 ip[MAX_FRAMES];
-};
-
 #define STATE_PREEMPTED 0x80000000u
 
 #define PATH_PARTS 6
@@ -144,6 +126,27 @@ struct lock_info {
 	char fs[16];
 	char sid[32];
 	char path[PATH_PARTS][PATH_PART_LEN];
+};
+
+/* A large record: stacks, names, descriptions of locks. */
+struct big {
+	u64 ts;
+	u64 a;
+	u64 b;
+	u32 tid;
+	u32 tgid;
+	u32 seq;
+	u8 type;
+	u8 flags;
+	s16 frames; /* how many; negative: the error number */
+	u32 chance; /* with which it was taken, in 2^-32; the largest number is 1 */
+	u32 state;  /* task state with which the wait began; bit 31: preempted */
+	u64 spare;
+	char comm[COMM_LEN];
+	union {
+		u64 ip[MAX_FRAMES];
+		struct lock_info lock;
+	};
 };
 
 /* One CPU's rings: the producer's line and the consumer's line. */

@@ -258,7 +258,7 @@ static __noinline int describe(u64 lock, u32 flags)
 	big = reserve_big(area, &number, 0);
 	if (!big)
 		return 0;
-	info = (void *)big->ip;
+	info = &big->lock;
 	big->type = BIG_LOCK;
 	big->ts = now;
 	__builtin_memset(info, 0, sizeof(*info));

@@ -72,9 +72,8 @@ pub fn stamped(work: impl FnOnce()) -> Stamp {
 
 /// The task with that thread id that was alive at that time.
 pub fn task_at(trace: &Trace, tid: u32, time: u64) -> TaskId {
-    let alive = |t: &trace::Task| {
-        t.tid == tid && t.start.0 <= time && t.exit.is_none_or(|e| e.time.0 >= time)
-    };
+    let alive =
+        |t: &trace::Task| t.tid == tid && t.start.0 <= time && t.exit.is_none_or(|e| e.time.0 >= time);
     trace
         .tables()
         .tasks()
@@ -150,11 +149,10 @@ pub fn waker_of_longest(trace: &Trace, task: TaskId, from: u64, until: u64) -> (
         .filter(|o| o.blocked() && o.from >= from && o.until <= until)
         .max_by_key(Off::ns)
         .unwrap_or_else(|| panic!("no wait between {from} and {until}"));
-    let waker = trace
-        .events()
-        .iter()
-        .filter(|e| e.time.0 >= off.from && e.time.0 <= off.until)
-        .find_map(|e| match e.kind {
+    let waker =
+        trace.events().iter().filter(|e| e.time.0 >= off.from && e.time.0 <= off.until).find_map(|e| match e
+            .kind
+        {
             Kind::Waking { waker, wakee, .. } if wakee == task => Some(waker),
             _ => None,
         });
@@ -164,7 +162,9 @@ pub fn waker_of_longest(trace: &Trace, task: TaskId, from: u64, until: u64) -> (
 /// Names of the kernel stack that was taken of a wait that ended at that time.
 pub fn wait_stack(trace: &Trace, task: TaskId, end: u64) -> Vec<String> {
     let found = trace.events().iter().find_map(|e| match e.kind {
-        Kind::WaitStack { task: t, kernel: Some(kernel), .. } if t == task && e.time.0.abs_diff(end) < 1_000_000 => {
+        Kind::WaitStack { task: t, kernel: Some(kernel), .. }
+            if t == task && e.time.0.abs_diff(end) < 1_000_000 =>
+        {
             Some(kernel)
         }
         _ => None,
