@@ -1,4 +1,47 @@
-//! The adaptive semaphore.
+//! A counting semaphore whose waiters spin while that pays, and sleep when it does not.
+//!
+//! It is meant where the kernel's `struct semaphore` is used as a lock without an owner: a buffer that one thread locks and
+//! another one, the one that completes its I/O, unlocks. A mutex cannot be used there, so such locks have never spun.
+//!
+//! # Algorithm
+//!
+//! One atomic word holds the free permits, marks, the number of spinners, how often the first sleeper was bypassed, and the CPU on which a permit was last taken. Beside it
+//! is a first-in-first-out list of sleepers.
+//!
+//! - **A release makes the permit free**, in one atomic addition. It wakes the first sleeper only if nobody awake would see the permit: no spinner is there
+//!   and no woken sleeper is under way. So under steady contention for short holds nobody makes a system call; a few threads pass the permits among
+//!   themselves, and the rest sleeps (Dice, "Malthusian Locks", EuroSys 2017, describes why that is best for throughput).
+//! - **A waiter spins** if spins have paid lately, there are not too many spinners, and the last owner cannot be ruled out to be running ([how that is
+//!   judged](crate::spin)). Then it joins the list and sleeps.
+//! - **A woken sleeper competes.** If it finds no permit, it reserves the next one (`HANDOFF`, as the kernel's mutex does): it loses once at most.
+//! - **Short holds: turns by time.** A first sleeper of 2 ms is woken although spinners would be faster, and reserves its permit as soon as it runs.
+//! - **Long holds: a plain semaphore.** Where a permit is held 0.2 ms and more at a time, waking a thread costs little next to that. Then a release is a hand-over (wake and reserve at
+//!   once), newcomers do not spin while somebody sleeps, and the order is first in, first out: what [`Semaphore`](crate::Semaphore) does.
+//!
+//! # Guarantees
+//!
+//! - **Fairness:** bounded bypass. Sleepers are served in order. The first one is bypassed [`AdaptiveSemaphore::BYPASS_LIMIT`] times at most, in the usual case for 2 ms at most, and where
+//!   holds are long not at all; then permits are reserved for it. A thread spins for microseconds (a scheduler's time slice if it is displaced) before it joins the list.
+//! - **Release:** by any thread, whether it acquired or not.
+//! - **Poisoning:** none. A semaphore guards no data of its own; a guard that is dropped by a panic releases its permit.
+//! - **Memory:** what a thread did before it released a permit is visible to the thread that gets that permit.
+//! - **Timed and immediate acquisition** give up without losing a permit or a wake-up that was meant for somebody else.
+//!
+//! # More threads than CPUs
+//!
+//! Spinning usually loses there: spinners take the CPU from the very thread that they wait for. Here a spinner that runs on the CPU on which the owner took the permit knows that the owner is off it, and yields;
+//! on one CPU nobody spins; and a spin is bounded by what a sleep costs. Two things that were found by measuring: waking a sleeper while all CPUs are busy puts it behind a running
+//! thread, whose CPU mate then goes idle for want of a permit or a place to spin, until the next tick (so spinners get two places more than CPUs, and sleepers are not woken needlessly); and a spinner that yields where holds are
+//! long finds itself behind somebody's time slice while the permit is free (so it does not yield there).
+//!
+//! # Memory orderings
+//!
+//! All that matters is in one word, and every change of it is an atomic read-modify-write: taking a permit with `Acquire`, releasing one with `Release`, everything else relaxed, which
+//! continues the release sequence. No wake-up is lost: a waiter that ceases to be awake (joins the list, or goes back to sleep) does so by a compare-and-exchange from a state
+//! without a permit that it may take; a release before that is seen by it, a release after that sees it asleep and nobody else awake. Who
+//! was awake and leaves with or without a permit looks at the state that it left, and wakes the first sleeper if a permit is
+//! free and nobody is awake any more. `QUEUED`, `WOKEN`, and the list itself change with the list locked.
+
 use core::time::Duration;
 
 use crate::counting::Counting;
@@ -31,7 +74,7 @@ const OF_FIRST: u64 = HANDOFF | WOKEN | DUE | BYPASSES;
 /// One free permit.
 const ONE: u64 = 1 << 32;
 
-/// After this many bypasses the first sleeper is the only one who may take a permit.
+/// After this many bypasses the first sleeper is the only one who may take a permit. Few in a model, which has few steps.
 const RESERVE_AFTER: u64 = if cfg!(any(test, loom)) { 2 } else { 4000 };
 /// After this time as the first one, a sleeper is woken and gets its turn even though spinners would be faster, in ns.
 const DUE_AFTER_NS: u64 = 2_000_000;
@@ -40,6 +83,21 @@ const LONG_HOLD_NS: u64 = 200_000;
 /// The first bypasses of each first sleeper, at which it is asked whether holds are long.
 const JUDGED_BYPASSES: u64 = 16;
 
+/// A counting semaphore whose waiters spin while that pays, and sleep when it does not.
+///
+/// The interface is that of [`Semaphore`](crate::Semaphore): see [`Counting`].
+///
+/// ```
+/// use locks::{AdaptiveSemaphore, Counting};
+/// use std::time::Duration;
+///
+/// static BUFFER: AdaptiveSemaphore = AdaptiveSemaphore::new(1);
+/// BUFFER.acquire();
+/// assert!(!BUFFER.acquire_timeout(Duration::from_millis(1)));
+/// // The permit belongs to no thread: another one may release it.
+/// std::thread::scope(|scope| scope.spawn(|| BUFFER.release()).join().unwrap());
+/// assert!(BUFFER.try_permit().is_some());
+/// ```
 pub struct AdaptiveSemaphore {
     state: AtomicU64,
     budget: SpinBudget,
@@ -73,9 +131,14 @@ fn owner_is_displaced(state: u64) -> bool {
 }
 
 impl AdaptiveSemaphore {
+    /// The most permits that [`AdaptiveSemaphore::new`] gives. Releases may exceed it; beyond `u32::MAX` free permits the count starts again at 0.
     pub const MAX_PERMITS: u32 = u32::MAX >> 1;
 
+    /// How often the first sleeper can be bypassed.
+    pub const BYPASS_LIMIT: u64 = RESERVE_AFTER;
+
     const_constructor! {
+        /// A semaphore with this many free permits, at most [`AdaptiveSemaphore::MAX_PERMITS`].
         pub fn new(permits: u32) -> Self {
             let permits = if permits > Self::MAX_PERMITS { Self::MAX_PERMITS } else { permits };
             Self { state: AtomicU64::new(permits as u64 * ONE), budget: SpinBudget::new(), waiters: WaitList::new(), first_since: AtomicU64::new(0) }
