@@ -1,8 +1,8 @@
 //! What each event means.
 
 use trace::{
-    ContentionFlags, Cpu, Event, IrqKind, Kind, LockId, LockKind, SampleMode, SeedState, StackId, Syscall,
-    Tables, TaskId, TaskKind, TaskState, TimeNs, Waker,
+    ContentionFlags, Cpu, Event, IrqKind, Kind, LockId, LockKind, OwnerQuality, SampleMode, SeedState,
+    StackId, Syscall, Tables, TaskId, TaskKind, TaskState, TimeNs, Waker,
 };
 
 use crate::account::{Account, End};
@@ -138,8 +138,7 @@ impl Engine {
                         self.tasks[task.index()].spin = Some((lock, self.clock.now));
                     } else {
                         self.contention_begin(event.cpu, task, lock, flags);
-                        let now = self.clock.now;
-                        self.with_lock(lock, |l| l.observe(now, owner, quality));
+                        self.observe(lock, owner, quality);
                     }
                 }
             }
@@ -156,16 +155,14 @@ impl Engine {
             Kind::Owner { lock, owner, quality } => {
                 let owner = owner.filter(|o| self.know(tables, *o));
                 if self.know_lock(tables, lock) {
-                    let now = self.clock.now;
-                    self.with_lock(lock, |l| l.observe(now, owner, quality));
+                    self.observe(lock, owner, quality);
                 }
             }
             Kind::Acquired { task, lock } => {
                 if self.know(tables, task) && self.know_lock(tables, lock) {
-                    let now = self.clock.now;
                     // the end of a wait says the same, and more; without a wait this is the only word
                     if self.tasks[task.index()].wait.is_none() {
-                        self.with_lock(lock, |l| l.observe(now, Some(task), trace::OwnerQuality::Owner));
+                        self.observe(lock, Some(task), OwnerQuality::Owner);
                     }
                 }
             }
@@ -303,6 +300,14 @@ impl Engine {
                 slot.holding.push(id);
             }
         }
+    }
+
+    /// An owner of a lock was seen.
+    fn observe(&mut self, id: LockId, owner: Option<TaskId>, quality: OwnerQuality) {
+        let now = self.clock.now;
+        let wait = owner.and_then(|o| self.tasks.get(o.index())?.wait.as_ref());
+        let since = wait.filter(|w| w.lock != Some(id)).map_or(now, |w| w.begin);
+        self.with_lock(id, |l| l.observe(now, owner, quality, since));
     }
 
     fn open_window(&mut self, tables: &Tables, time: TimeNs) {
@@ -557,10 +562,14 @@ impl Engine {
         let object = slot.object.take();
         if let Some(wait) = &mut slot.wait {
             wait.enter(now, Phase::Asleep);
+            let long = wait.is_long();
             if std::mem::take(&mut wait.woken)
                 && let Some(lock) = wait.lock
             {
                 self.with_lock(lock, |l| l.missed(now, task));
+            }
+            if long {
+                self.explain_so_far(task);
             }
         } else {
             let class = Class::of(leaves.state, leaves.iowait, leaves.syscall, slot.kernel, arch);
@@ -620,9 +629,14 @@ impl Engine {
         let now = self.clock.now;
         let slot = &mut self.tasks[task.index()];
         slot.seen = true;
-        if matches!(slot.state, State::Running(_)) || slot.idle {
-            return;
+        match slot.state {
+            State::Running(_) => return,
+            _ if slot.idle => return,
+            State::Runnable => self.leave_queue(task),
+            State::Blocked => self.leave_sleep(task),
+            State::Unknown | State::Dead => {}
         }
+        let slot = &mut self.tasks[task.index()];
         slot.state = State::Running(cpu);
         slot.since = now;
         slot.serial_from = self.clock.serial;
@@ -733,7 +747,7 @@ impl Engine {
         let slot = &mut self.tasks[task.index()];
         slot.wait = Some(wait);
         slot.note(now, Doing::Open);
-        self.with_lock(lock, |l| l.begin(now, None, trace::OwnerQuality::None));
+        self.with_lock(lock, |l| l.begin(now));
     }
 
     /// A lock wait that another begin or a loss of events ended.
@@ -783,6 +797,17 @@ impl Engine {
         }
     }
 
+    /// Explains what a long wait was up to now; it goes on.
+    fn explain_so_far(&mut self, task: TaskId) {
+        let now = self.clock.now;
+        let Some(mut wait) = self.tasks[task.index()].wait.take() else { return };
+        self.cut(task, &wait, WokenBy::Unknown);
+        wait.go_on(now);
+        let slot = &mut self.tasks[task.index()];
+        slot.wait = Some(wait);
+        slot.note(now, Doing::Open);
+    }
+
     /// A wait for a lock is over: the task has it, or gave up.
     fn end_wait(&mut self, task: TaskId, ret: i32) {
         let now = self.clock.now;
@@ -828,7 +853,7 @@ impl Engine {
                 }
                 if wait.is_for_lock() {
                     let begin = wait.begin;
-                    self.with_lock(lock, |l| l.begin(begin, None, trace::OwnerQuality::None));
+                    self.with_lock(lock, |l| l.begin(begin));
                 }
                 self.recount(task, counted);
             }

@@ -15,11 +15,13 @@ use crate::task::WokenBy;
 const INTERVALS: usize = 1024;
 
 /// Who had the lock during an interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Who {
     Held(TaskId),
     /// It was on its way to this task, which ran next on a CPU that was idle (if that is known).
     HandOff(TaskId, Option<bool>),
+    /// That task had it at that moment, and for as long as it has slept since; then it is not known.
+    WhileAsleep(TaskId, Stamp),
     /// It was released from an interrupt: a device had it, so to speak.
     Device,
     Unknown,
@@ -92,8 +94,8 @@ impl LockState {
         self.last_at = now;
     }
 
-    /// A task begins to wait, and saw that owner.
-    pub fn begin(&mut self, now: Stamp, owner: Option<TaskId>, quality: OwnerQuality) {
+    /// A task begins to wait.
+    pub fn begin(&mut self, now: Stamp) {
         if self.waiters == 0 {
             // whatever was before is over: without waiters it could change hands unseen
             self.intervals.clear();
@@ -102,11 +104,10 @@ impl LockState {
             self.last_at = now;
         }
         self.waiters += 1;
-        self.observe(now, owner, quality);
     }
 
-    /// Somebody saw that owner.
-    pub fn observe(&mut self, now: Stamp, owner: Option<TaskId>, quality: OwnerQuality) {
+    /// Somebody saw that owner, which has slept since `since` (or now): who sleeps takes no lock, so it has had it since then.
+    pub fn observe(&mut self, now: Stamp, owner: Option<TaskId>, quality: OwnerQuality, since: Stamp) {
         let Some(owner) = owner else { return };
         let seen = match quality {
             OwnerQuality::None => return,
@@ -114,6 +115,7 @@ impl LockState {
             OwnerQuality::Reader => Evidence::Reader(owner),
             OwnerQuality::LastHolder => Evidence::Hint(owner),
         };
+        let at = if since.t < now.t && since.t >= self.last_at.t { since } else { now };
         match (self.last, seen) {
             // a hint is worth less than anything else
             (Evidence::Nothing, Evidence::Hint(_)) => self.last = seen,
@@ -121,15 +123,16 @@ impl LockState {
             (Evidence::Has(a), Evidence::Has(b)) if a == b => {}
             (Evidence::Reader(_), Evidence::Reader(_)) => {}
             // the owner field of a semaphore-like lock is not there; so this is a mutex or rw-semaphore
-            (Evidence::Has(_) | Evidence::Reader(_), _) => self.close(now, Who::Unknown, seen),
+            (Evidence::Has(a), _) => self.close(at, Who::WhileAsleep(a, self.last_at), seen),
+            (Evidence::Reader(_), _) => self.close(at, Who::Unknown, seen),
             (Evidence::HandOff(to, _), Evidence::Has(who)) if to != who => {
                 // a thief is seen
-                self.close(now, Who::HandOff(to, None), seen);
+                self.close(at, Who::HandOff(to, None), seen);
             }
             (Evidence::HandOff(..), _) => {}
             (Evidence::Nothing | Evidence::Hint(_), _) => {
                 let who = if self.last_at.t == now.t { Who::Unknown } else { self.who_before(seen) };
-                self.close(now, who, seen);
+                self.close(at, who, seen);
             }
         }
     }
@@ -153,7 +156,7 @@ impl LockState {
             // who has a user-space lock is only seen when it is released
             (Evidence::Has(_), WokenBy::Task(b)) if self.kind == LockKind::Futex => Who::Held(b),
             (Evidence::Has(_), WokenBy::Interrupt) if !self.can_be_stolen() => Who::Device,
-            (Evidence::Has(_), _) => Who::Unknown,
+            (Evidence::Has(a), _) => Who::WhileAsleep(a, self.last_at),
             // the last reader is the one that everybody waited for
             (Evidence::Reader(_), WokenBy::Task(b)) => Who::Held(b),
             (Evidence::Reader(_), _) => Who::Unknown,

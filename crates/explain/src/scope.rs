@@ -19,6 +19,8 @@ pub enum Select {
 pub struct Scope {
     /// The workload's tasks. Everybody else's events still count where chains lead through them.
     pub select: Select,
+    /// Processes (thread-group ids) that are not of the workload, whatever else says that they are: perfloss itself.
+    pub without: Vec<u32>,
     /// The CPUs that the workload may use; `None`: as the trace says.
     pub allowed: Option<Vec<Cpu>>,
     /// Control groups whose quota held tasks back meanwhile, with the throttled time in ns, if that is known from elsewhere than the trace.
@@ -28,7 +30,7 @@ pub struct Scope {
 impl Scope {
     /// Whether a task is of the workload.
     pub(crate) fn contains(&self, task: &Task) -> bool {
-        if matches!(task.kind, TaskKind::Idle(_)) {
+        if matches!(task.kind, TaskKind::Idle(_)) || self.without.contains(&task.tgid) {
             return false;
         }
         match &self.select {

@@ -12,7 +12,7 @@ use crate::clock::{Counted, Stamp};
 const HISTORY: usize = 256;
 /// How many samples a task keeps.
 const SAMPLES: usize = 8;
-/// How many phases of one wait are kept apart; a wait with more of them has its last ones run together.
+/// How many phases of one wait are kept; a wait with more of them is explained piece by piece.
 const PHASES: usize = 64;
 
 /// What a task did from a moment on, until its next piece.
@@ -88,6 +88,8 @@ pub(crate) struct Wait {
     pub woken: bool,
     /// It waits to read.
     pub reads: bool,
+    /// What came before was explained already.
+    pub goes_on: bool,
 }
 
 impl Wait {
@@ -101,15 +103,28 @@ impl Wait {
             ran_on_idle: None,
             woken: false,
             reads: false,
+            goes_on: false,
         }
+    }
+
+    /// Whether it should be explained up to now, before it grows further.
+    pub fn is_long(&self) -> bool {
+        self.phases.len() >= PHASES
+    }
+
+    /// Goes on from `now`.
+    pub fn go_on(&mut self, now: Stamp) {
+        let phase = self.phases.last().map_or(Phase::Asleep, |p| p.1);
+        self.begin = now;
+        self.phases.clear();
+        self.phases.push((now, phase));
+        self.goes_on = true;
     }
 
     /// The wait goes on in another way.
     pub fn enter(&mut self, at: Stamp, phase: Phase) {
-        let full = self.phases.len() >= PHASES;
-        match self.phases.last_mut() {
+        match self.phases.last() {
             Some((_, last)) if *last == phase => {}
-            Some((_, last)) if full => *last = phase,
             _ => self.phases.push((at, phase)),
         }
     }
@@ -213,6 +228,18 @@ impl Slot {
                 at = until;
             }
         }
+    }
+
+    /// The moment up to which it has slept without a break since `since`, at most `until`.
+    pub fn awake_after(&self, since: Stamp, until: Stamp) -> Stamp {
+        let mut awake = since;
+        self.past(since, until, |from, to, doing| {
+            let asleep = matches!(doing, Doing::Waited(_) | Doing::Open);
+            if asleep && from.t <= awake.t {
+                awake = to;
+            }
+        });
+        awake
     }
 
     pub fn forget(&mut self) {

@@ -47,7 +47,25 @@ impl Past<'_> {
                 Who::Held(holder) if holder != task => {
                     self.holder(end, holder, from, to, in_scope, off_cpu);
                 }
-                Who::Held(_) => {
+                Who::WhileAsleep(holder, since) if holder != task => {
+                    let tasks = self.tasks;
+                    let awake = tasks.get(holder.index()).map_or(since, |slot| slot.awake_after(since, to));
+                    let middle = if awake.t < from.t {
+                        from
+                    } else if awake.t > to.t {
+                        to
+                    } else {
+                        awake
+                    };
+                    if middle.t > from.t {
+                        self.holder(end, holder, from, middle, in_scope, off_cpu);
+                    }
+                    if to.t > middle.t {
+                        let cause = Cause::unknown(end);
+                        self.piece(end, cause, Cut::Unknown, middle, to, in_scope, off_cpu);
+                    }
+                }
+                Who::Held(_) | Who::WhileAsleep(..) => {
                     self.account.cycles += 1;
                     self.piece(end, Cause::unknown(end), Cut::Unknown, from, to, in_scope, off_cpu);
                 }
@@ -199,7 +217,7 @@ impl Past<'_> {
         let (end, ns) = (wait.end(), wait.begin.until(&now));
         let sums = self.account.end(end);
         if in_scope {
-            sums.waits += 1;
+            sums.waits += u64::from(!wait.goes_on);
             sums.wait_ns += ns;
             *self.account.waiters.entry((task, end)).or_default() += ns;
         } else {

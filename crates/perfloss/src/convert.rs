@@ -9,6 +9,8 @@ use trace::{LockKind, TimeNs};
 
 /// Roots whose idle time is below that part of all of it are left out, unless they are latent locks.
 const LEAST_SHARE: f64 = 0.001;
+/// Latent locks whose waits are below that part of the capacity are left out.
+const LEAST_WAIT: f64 = 0.001;
 /// How many roots a result keeps.
 const ROOTS: usize = 30;
 /// A root whose time is spread over more than that part of the window needs no "when".
@@ -68,9 +70,13 @@ pub fn roots(e: &Explanation, basis: &Basis) -> Vec<Root> {
         let lock = Lock { kind: result::RootKind::NothingToRun, ..Lock::default() };
         all.push(finish(Root { lock, ..Root::default() }, e.nothing_to_run_ns));
     }
+    let worth = |root: &Root| root.wait_s.unwrap_or(0.0) > LEAST_WAIT * seconds(e.capacity_ns());
     let mut all: Vec<(Root, f64)> = all
         .into_iter()
-        .filter(|(root, idle)| root.latent || *idle > LEAST_SHARE * e.budget.idle_ns.max(1.0))
+        .filter(|(root, idle)| match root.latent {
+            true => worth(root),
+            false => *idle > LEAST_SHARE * e.budget.idle_ns.max(1.0),
+        })
         .collect();
     // stable: within the latent ones the order of the explanation stays
     all.sort_by(|(a, a_idle), (b, b_idle)| {
@@ -117,6 +123,7 @@ fn root(e: &Explanation, r: &explain::Root, basis: &Basis) -> Root {
         waits_through: r
             .through
             .iter()
+            .filter(|t| matches!(t.kind, RootKind::Lock(_)))
             .map(|t| WaitThrough {
                 kind: kind(t.kind, false, false),
                 class: t.class.clone(),
@@ -198,7 +205,6 @@ fn when(e: &Explanation, stretch: Option<(TimeNs, TimeNs)>) -> Option<String> {
 
 /// Puts what only capture can tell into the budget of a point: spinning, interrupts and the kernel's time by system call.
 /// User and system time stay as counted without capture.
-#[expect(dead_code, reason = "for run, which does not capture yet")]
 pub fn add_budget(budget: &mut Budget, e: &Explanation, basis: &Basis) {
     let b = &e.budget;
     budget.spin = b.spin.and_then(|s| basis.per_op(s.ns));

@@ -363,11 +363,15 @@ fn wait_for_any(handles: &mut Vec<&OwnedFd>, most: Duration) -> Result<bool, Fai
 }
 
 /// Reads a trace file and explains it.
-fn explain_file(path: &Path, throttled: &[(String, u64)]) -> Result<Explanation, Failure> {
+pub(crate) fn explain_file(path: &Path, throttled: &[(String, u64)]) -> Result<Explanation, Failure> {
     let what = || format!("cannot read the trace {}", path.display());
     let file = File::open(path).with_context(what)?;
     let mut reader = trace::Reader::new(BufReader::new(file)).with_context(what)?;
-    let scope = explain::Scope { throttled: throttled.to_vec(), ..explain::Scope::default() };
+    let scope = explain::Scope {
+        throttled: throttled.to_vec(),
+        without: vec![std::process::id()],
+        ..explain::Scope::default()
+    };
     Ok(explain::explain(&mut reader, &scope).with_context(what)?)
 }
 
