@@ -256,8 +256,11 @@ impl AdaptiveSemaphore {
     /// Joins the list of sleepers, unless a permit is free, and waits there.
     fn queue(&self, was_spinner: bool, deadline: Deadline) -> bool {
         let waiter = Waiter::new(0);
-        {
+        let left = {
             let list = self.waiters.lock();
+            if list.is_empty() {
+                self.first_since.store(now_ns(), Ordering::Relaxed);
+            }
             let spinner = if was_spinner { SPINNER } else { 0 };
             let mut state = self.state.load(Ordering::Relaxed);
             let (free, next) = loop {
@@ -273,13 +276,12 @@ impl AdaptiveSemaphore {
                 self.wake_if_overlooked(next);
                 return true;
             }
-            if list.is_empty() {
-                self.first_since.store(now_ns(), Ordering::Relaxed);
-            }
             // SAFETY: the waiter is new, and every way out of the loop below takes it off the list.
             unsafe { list.push(&waiter) };
-            // Permits may be free, but reserved for the first sleeper, whose wake-up is somebody else's business.
-        }
+            next
+        };
+        // There may be a permit that was reserved for the first sleeper while this thread was the only one awake.
+        self.wake_if_overlooked(left);
         loop {
             if !waiter.sleep(deadline) {
                 return self.give_up(&waiter);
@@ -313,7 +315,7 @@ impl AdaptiveSemaphore {
                 let next = stamped(state & !OF_FIRST) - ONE;
                 match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) => {
-                        let state = self.leave(&list, waiter, next);
+                        let state = self.leave(&list, waiter);
                         drop(list);
                         self.wake_if_overlooked(state);
                         return true;
@@ -337,28 +339,29 @@ impl AdaptiveSemaphore {
         }
     }
 
-    /// Takes a waiter off the list, whose state is `state` but for that; returns the new state.
-    fn leave(&self, list: &LockedList<'_>, waiter: &Waiter, state: u64) -> u64 {
-        // SAFETY: the caller is the waiter's thread, which put it on this list and has not taken it off yet.
+    /// Takes a waiter off the list; returns the state after that.
+    fn leave(&self, list: &LockedList<'_>, waiter: &Waiter) -> u64 {
         let was_first = list.is_first(waiter);
+        // SAFETY: the caller is the waiter's thread, which put it on this list and has not taken it off yet.
         unsafe { list.remove(waiter) };
         if list.is_empty() {
-            return self.state.fetch_and(!QUEUED, Ordering::Relaxed) & !QUEUED;
+            // What belongs to a first sleeper goes, too: somebody may have taken a permit past this one since it got its own.
+            let gone = QUEUED | OF_FIRST;
+            return self.state.fetch_and(!gone, Ordering::Relaxed) & !gone;
         }
         if was_first {
             self.first_since.store(now_ns(), Ordering::Relaxed);
         }
-        state
+        self.state.load(Ordering::Relaxed)
     }
 
     /// The deadline has passed: leaves the list, without what belongs to its first sleeper.
     fn give_up(&self, waiter: &Waiter) -> bool {
         let list = self.waiters.lock();
-        let mut state = self.state.load(Ordering::Relaxed);
         if list.is_first(waiter) {
-            state = self.state.fetch_and(!OF_FIRST, Ordering::Relaxed) & !OF_FIRST;
+            self.state.fetch_and(!OF_FIRST, Ordering::Relaxed);
         }
-        let state = self.leave(&list, waiter, state);
+        let state = self.leave(&list, waiter);
         drop(list);
         self.wake_if_overlooked(state);
         false

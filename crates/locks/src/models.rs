@@ -180,6 +180,25 @@ fn several_permits_wake_several_sleepers<S: Semaphores>() {
     });
 }
 
+/// Permits that are used up: no later release makes up for a wake-up that got lost.
+fn every_permit_finds_a_sleeper<S: Semaphores>() {
+    check(|| {
+        let shared = Arc::new(S::with(1));
+        let inner = Arc::clone(&shared);
+        on_threads(2 * THREADS - 1, move |nr| {
+            if nr < THREADS {
+                inner.acquire();
+                inner.acquire();
+            } else if nr == THREADS {
+                (0..2 * THREADS - 1).for_each(|_| inner.release());
+            } else if inner.acquire_timeout(SOON) {
+                inner.release();
+            }
+        });
+        assert_eq!(shared.available(), 0);
+    });
+}
+
 fn two_permits_let_two_in<S: Semaphores>() {
     check(|| {
         let shared = Arc::new((S::with(2), AtomicU32::new(0)));
@@ -211,6 +230,7 @@ for_both_semaphores! {
     permits_come_from_other_threads
     several_permits_wake_several_sleepers
     two_permits_let_two_in
+    every_permit_finds_a_sleeper
 }
 
 #[test]
