@@ -1,6 +1,6 @@
 //! Captures for some seconds and says how that went: for benches, and to look at what a capture sees.
 //!
-//! `record SECONDS [--stackless] [--file PATH] [--text] [--locks]`
+//! `record SECONDS [--stackless] [--no-irq] [--no-samples] [--offcpu] [--file PATH] [--text] [--locks]`
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--stackless" => options.stacks = false,
             "--no-irq" => options.interrupts = false,
             "--no-samples" => options.sample_hz = 0,
+            "--offcpu" => return offcpu(seconds),
             "--text" => text = true,
             "--locks" => locks = true,
             "--file" => {
@@ -57,5 +58,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     if text {
         print!("{}", trace::text::print(&trace));
     }
+    Ok(())
+}
+
+fn offcpu(seconds: f64) -> Result<(), Box<dyn Error>> {
+    let running = capture::offcpu::OffCpu::start(capture::offcpu::Options::default())?;
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    let measured = running.stop()?;
+    eprintln!("{} rows\n{:#?}", measured.rows.len(), measured.report);
     Ok(())
 }

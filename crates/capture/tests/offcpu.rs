@@ -57,8 +57,8 @@ fn short_waits_add_up_though_only_some_have_stacks() {
     });
     assert_eq!(measured.report.lost_stacks, 0);
     let total: u64 = measured.rows.iter().filter(|r| r.tid == stamp.tid).map(|r| r.ns).sum();
-    // what waits are shorter than 131 us counts as one of these or as nothing: a few percent of sampling error
-    let allowed = stamp.off / 10 + 1_000_000;
+    // a few percent are sampling error, and the clocks of the thread and of the switches differ by some us an event
+    let allowed = stamp.off / 5 + 1_000_000;
     assert!(total.abs_diff(stamp.off) <= allowed, "{total} of {}", stamp.off);
 }
 

@@ -371,3 +371,34 @@ fn nothing_is_made_up_of_a_scope_that_does_nothing() {
         }
     }
 }
+
+/// Only some of many short waits have stacks; what these stand for has to be what all of them waited.
+#[test]
+fn sampled_stacks_stand_for_all_waits_without_bias() {
+    let exact = capture::Options { stack_shift: 18, ..options() };
+    let (trace, stamp) = captured(exact, || {
+        let sleeper = || stamped(|| (0..4000).for_each(|_| thread::sleep(Duration::from_micros(1))));
+        thread::spawn(sleeper).join().expect("sleeps")
+    });
+    let task = task_at(&trace, stamp.tid, stamp.from);
+    let offs = offs(&trace, task);
+    let all: u64 = offs.iter().map(Off::ns).sum();
+    let (mut stacks, mut stood_for) = (0u64, 0u64);
+    for event in trace.events() {
+        if let Kind::WaitStack { task: t, weight_ns, lock: None, .. } = event.kind
+            && t == task
+        {
+            stacks += 1;
+            stood_for += weight_ns;
+        }
+    }
+    println!(
+        "{} waits, {stacks} stacks, {all} ns, {stood_for} ns, {} ns by its clocks",
+        offs.len(),
+        stamp.off
+    );
+    assert!(stacks > 50 && stacks < offs.len() as u64 * 3 / 4, "{stacks} of {}", offs.len());
+    // each stack stands for at most 2^18 ns, or for a longer wait of its own: five standard deviations of that sampling
+    let allowed = (5.0 * (stacks as f64).sqrt() * f64::from(1 << 18)) as u64;
+    assert!(stood_for.abs_diff(all) <= allowed, "{stood_for} of {all} ns; {allowed} are allowed");
+}
