@@ -18,6 +18,8 @@ pub struct Plan {
     pub seed: u64,
     /// How often a point's tainted rounds may be repeated, in all.
     pub retries: u32,
+    /// How many more rounds of each point are captured; they stand in the middle of the others.
+    pub captures: u32,
 }
 
 /// What makes a round doubtful.
@@ -36,7 +38,7 @@ pub enum Taint {
 pub struct Done {
     /// Which point.
     pub point: usize,
-    /// Which of its rounds, from 0.
+    /// Which of its rounds, from 0; captured rounds are counted by themselves.
     pub round: u32,
     /// Position in the order of the whole run, from 0.
     pub order: u32,
@@ -46,6 +48,8 @@ pub struct Done {
     pub kept: bool,
     /// What makes it doubtful.
     pub taints: Vec<Taint>,
+    /// Whether it was captured: then its rate is not to be mixed with the others'.
+    pub captured: bool,
     /// What it gave.
     pub measured: Measured,
 }
@@ -108,7 +112,14 @@ pub fn run(
 ) -> Result<End, RunError> {
     let mut void = vec![false; plan.points.len()];
     let mut retries_left = vec![plan.retries; plan.points.len()];
-    let turns = interleave(plan.points.len(), plan.rounds, plan.seed);
+    let turns = interleave(plan.points.len(), plan.rounds + plan.captures, plan.seed);
+    let captured_rounds = plan.rounds / 2..plan.rounds / 2 + plan.captures;
+    // Among its like: captured rounds are counted by themselves.
+    let number = |round: u32| match round {
+        r if captured_rounds.contains(&r) => r - captured_rounds.start,
+        r if r >= captured_rounds.end => r - plan.captures,
+        r => r,
+    };
     let of = turns.len() as u32;
     let mut order = 0;
     for (done, turn) in turns.into_iter().enumerate() {
@@ -116,12 +127,13 @@ pub fn run(
         if void[point] {
             continue;
         }
-        tell(Event::Begins { point, round, done: done as u32, of });
+        tell(Event::Begins { point, round: number(round), done: done as u32, of });
         let mut retries = 0;
         loop {
             let broken = |broken| RunError { point, broken };
             let mut spec = plan.points[point].clone();
             spec.seed = plan.seed.wrapping_add(u64::from(order));
+            spec.captured = captured_rounds.contains(&round);
             spec.cleanup =
                 target::Cleanup::plan(&spec.target, &spec.settings).map_err(|e| broken(e.into()))?;
             match executor.run(&spec, &mut |phase| tell(Event::Phase(phase))) {
@@ -134,9 +146,17 @@ pub fn run(
                 }
                 Outcome::Measured(measured) => {
                     let taints = taints(&measured);
-                    let again = !taints.is_empty() && retries_left[point] > 0;
-                    let done =
-                        Done { point, round, order, retries, kept: !again, taints, measured: *measured };
+                    let again = !taints.is_empty() && retries_left[point] > 0 && !spec.captured;
+                    let done = Done {
+                        point,
+                        round: number(round),
+                        order,
+                        retries,
+                        kept: !again,
+                        taints,
+                        captured: spec.captured,
+                        measured: *measured,
+                    };
                     order += 1;
                     tell(Event::Done(&done));
                     if !again {

@@ -39,6 +39,9 @@ pub struct RoundSpec {
     pub keep_visible: Vec<PathBuf>,
     /// In namespaces of its own, so that nothing can outlive the round.
     pub isolated: bool,
+    /// Somebody captures this round: it warms up long enough for that to begin before the window, goes on a little after it, and
+    /// keeps a trail of its counts. Its rate is not to be mixed with those of other rounds.
+    pub captured: bool,
 }
 
 /// What the round's processes tell perfloss.
@@ -48,7 +51,9 @@ pub(crate) enum Message {
     Started,
     /// The window is open.
     WindowOpen,
-    /// The window is closed; this is what was seen.
+    /// The window is closed; the tasks still run.
+    WindowClosed,
+    /// This is what was seen.
     Measured(Box<Measured>),
     /// A task died, failed or hung.
     Void(Void),
@@ -134,6 +139,8 @@ pub struct Measured {
     pub stderr: Option<String>,
     /// CPU time of strangers during the round, seconds; added by the side that can see them.
     pub other_load_s: Option<f64>,
+    /// Of a captured round: the total of completed operations now and then (`CLOCK_MONOTONIC` ns, total).
+    pub trail: Vec<(u64, u64)>,
 }
 
 impl Measured {
@@ -145,6 +152,19 @@ impl Measured {
     /// Operations a second of all tasks.
     pub fn ops_per_s(&self) -> f64 {
         self.total() / self.window_s
+    }
+
+    /// Operations between two moments (`CLOCK_MONOTONIC` ns) of a captured round, interpolated on its trail. `None` if the trail
+    /// does not reach that far.
+    pub fn operations_between(&self, from_ns: u64, until_ns: u64) -> Option<f64> {
+        let at = |ns: u64| -> Option<f64> {
+            let after = self.trail.iter().position(|&(t, _)| t >= ns)?;
+            let (t1, c1) = self.trail[after];
+            let (t0, c0) = self.trail[after.checked_sub(1)?];
+            let part = if t1 > t0 { (ns - t0) as f64 / (t1 - t0) as f64 } else { 0.0 };
+            Some(c0 as f64 + part * c1.saturating_sub(c0) as f64)
+        };
+        Some(at(until_ns)? - at(from_ns)?)
     }
 }
 
@@ -172,4 +192,24 @@ pub(crate) enum Report {
         /// What could not be cleaned up.
         trouble: Option<String>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_between_two_moments_are_interpolated_on_the_trail() {
+        let mut measured: Measured = serde_json::from_value(serde_json::json!({
+            "warm_up_s": 0.1, "steady": true, "window_s": 1.0, "operations": [1.0], "parts": Parts::default(),
+            "procs_running": null, "pressure": [null, null, null], "throttled_s": null, "frequency_mhz": null,
+            "facts": Facts::default(), "stderr": null, "other_load_s": null, "trail": []
+        }))
+        .unwrap();
+        measured.trail = vec![(100, 0), (200, 10), (300, 30)];
+        assert_eq!(measured.operations_between(150, 250), Some(15.0));
+        assert_eq!(measured.operations_between(200, 300), Some(20.0));
+        assert_eq!(measured.operations_between(50, 250), None);
+        assert_eq!(measured.operations_between(150, 301), None);
+    }
 }

@@ -33,6 +33,8 @@ pub enum Phase {
     Started(u32),
     /// The window opens.
     WindowOpen,
+    /// The window is closed; the tasks of a captured round run on for a moment.
+    WindowClosed,
 }
 
 /// Runs rounds. A trait, so that the schedule can be tested with a pretended one.
@@ -100,6 +102,7 @@ impl Stage {
                         phase(Phase::Started(self.guard.id()));
                     }
                     Ok(Some(Message::WindowOpen)) => phase(Phase::WindowOpen),
+                    Ok(Some(Message::WindowClosed)) => phase(Phase::WindowClosed),
                     Ok(Some(Message::Measured(mut measured))) => {
                         measured.other_load_s = before.take().and_then(|(at, seconds)| {
                             let used =

@@ -1,14 +1,18 @@
 //! The command line of perfloss: options, progress, exit codes, wiring. Everything that measures,
 //! explains or renders lives in the crates below; this one only joins them.
 
+mod capturing;
 mod child;
 mod cli;
 mod cmd;
 mod convert;
 mod exit;
 mod machine;
+mod measuring;
 mod points;
 mod progress;
+mod stretch;
+mod remedies;
 mod terminal;
 mod throttle;
 

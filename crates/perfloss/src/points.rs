@@ -43,7 +43,7 @@ pub fn add(point: &mut Point, done: &Done, parts: &mut Vec<(Parts, f64)>, seed: 
         parts.push((done.measured.parts, done.measured.total()));
     }
     let rates: Vec<f64> = point.rounds.iter().filter(|r| r.kept).map(|r| r.ops_per_s).collect();
-    let Some(summary) = stats::summarize(&rates, seed) else { return };
+    let Some(summary) = stats::summarize(&rates, seed).filter(|_| point.valid) else { return };
     point.ops_per_s = Some(Estimate {
         median: summary.median,
         mad: summary.mad,
@@ -58,8 +58,13 @@ pub fn add(point: &mut Point, done: &Done, parts: &mut Vec<(Parts, f64)>, seed: 
 
 /// Makes a point void: nothing of it may be used, but its rounds stay readable.
 pub fn void(point: &mut Point, why: &harness::Void) {
+    void_because(point, why.to_string());
+}
+
+/// The same, for a reason in words.
+pub fn void_because(point: &mut Point, why: String) {
     point.valid = false;
-    point.invalid_because = Some(why.to_string());
+    point.invalid_because = Some(why);
     point.ops_per_s = None;
     point.per_task_ops_per_s = None;
     point.budget_us_per_op = None;
@@ -266,6 +271,11 @@ pub fn target(name: &str, spec: &target::Spec, measured: &Measured) -> Target {
     }
     fact("notes", (!f.notes.is_empty()).then(|| f.notes.join("; ")));
     target
+}
+
+/// The same before any round has seen it.
+pub fn target_named(name: &str, spec: &target::Spec) -> Target {
+    Target { name: name.to_owned(), kind: kind(spec), ..Target::default() }
 }
 
 fn kind(spec: &target::Spec) -> String {

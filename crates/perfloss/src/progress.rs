@@ -15,19 +15,21 @@ pub struct Progress {
     bar: Option<ProgressBar>,
     begun: Instant,
     guess: Duration,
+    what: &'static str,
 }
 
 impl Progress {
-    /// Shows the estimate, unless silent.
-    pub fn new(shown: bool, plan: &Plan) -> Progress {
-        let rounds = plan.points.len() as u64 * u64::from(plan.rounds);
+    /// Shows the estimate, unless silent. `what` stands before it.
+    pub fn new(shown: bool, plan: &Plan, what: &'static str) -> Progress {
+        let rounds = plan.points.len() as u64 * u64::from(plan.rounds + plan.captures);
         // Warm-ups end early when the rate is steady; half the limit is a fair guess.
         let of_a_point =
             |p: &harness::RoundSpec| Duration::from_nanos(p.window_ns + p.warm_up_limit_ns / 2) + AROUND;
-        let guess: Duration = plan.points.iter().map(of_a_point).sum::<Duration>() * plan.rounds;
+        let guess: Duration =
+            plan.points.iter().map(of_a_point).sum::<Duration>() * (plan.rounds + plan.captures);
         let terminal = std::io::stderr().is_terminal();
         if shown && !terminal {
-            eprintln!("{} points, {rounds} rounds: about {}", plan.points.len(), words(guess));
+            eprintln!("{what}{} points, {rounds} rounds: about {}", plan.points.len(), words(guess));
         }
         let bar = (shown && terminal).then(|| {
             let bar = ProgressBar::with_draw_target(Some(rounds), ProgressDrawTarget::stderr_with_hz(4));
@@ -39,7 +41,7 @@ impl Progress {
             bar.set_prefix(words(guess));
             bar
         });
-        Progress { bar, begun: Instant::now(), guess }
+        Progress { bar, begun: Instant::now(), guess, what }
     }
 
     /// Follows the run.
@@ -55,7 +57,7 @@ impl Progress {
                 passed.mul_f64(f64::from(of - done) / f64::from(done))
             };
             bar.set_prefix(words(left));
-            let what = format!("{} on {}, {} tasks", p.workload, p.target, p.tasks);
+            let what = format!("{}{} on {}, {} tasks", self.what, p.workload, p.target, p.tasks);
             bar.set_message(what.chars().filter(|c| !c.is_control()).take(60).collect::<String>());
         }
     }

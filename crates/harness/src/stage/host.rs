@@ -163,7 +163,11 @@ impl Host<'_> {
                         self.tell_failure(task, failure);
                     }
                 };
-                match std::thread::Builder::new().name(format!("task {task}")).stack_size(TASK_STACK).spawn_scoped(scope, body) {
+                match std::thread::Builder::new()
+                    .name(format!("task {task}"))
+                    .stack_size(TASK_STACK)
+                    .spawn_scoped(scope, body)
+                {
                     Ok(thread) => threads.push(thread),
                     Err(e) => {
                         let failure = Failure::new(format!("cannot start thread {task}")).io(&e);

@@ -32,6 +32,15 @@ const PREPARE_NS: u64 = 120_000 * MS;
 /// How long killed tasks get to die of SIGTERM before SIGKILL.
 const TERM_NS: u64 = 300 * MS;
 
+/// Capture needs that long to begin, at most: so long a captured round warms up at least.
+const CAPTURE_BEGINS_NS: u64 = 700 * MS;
+
+/// A captured round runs on after its window for so long, so that capture ends while the tasks still run.
+const CAPTURE_ENDS_NS: u64 = 60 * MS;
+
+/// How often a captured round notes its counts.
+const TRAIL_NS: u64 = 10 * MS;
+
 /// How much of the tasks' stderr is kept.
 const STDERR_KEPT: usize = 4096;
 
@@ -119,6 +128,8 @@ struct Round<'a> {
     alive: &'a OwnedFd,
     cleaned_up: Option<Option<String>>,
     quota: Option<Quota>,
+    /// Of a captured round: when and how much had been done.
+    trail: Vec<(u64, u64)>,
 }
 
 impl<'a> Round<'a> {
@@ -166,6 +177,7 @@ impl<'a> Round<'a> {
             alive,
             cleaned_up: None,
             quota: Quota::here(),
+            trail: Vec::new(),
         };
         round.await_tasks()?;
         Ok(round)
@@ -222,6 +234,10 @@ impl<'a> Round<'a> {
         let end = Reading::take(cpus, self.quota.as_ref(), false)?;
         self.board.control().set_end(end.at_ns);
         observe(&mut watcher, &self.board);
+        if self.spec.captured {
+            messages.send(&Message::WindowClosed)?;
+            self.run_on(CAPTURE_ENDS_NS, &mut watcher)?;
+        }
         match watcher {
             None => self.stop_by_flag()?,
             Some(watcher) => self.stop_by_kill(watcher, watch_ns, opened, end.at_ns)?,
@@ -232,7 +248,8 @@ impl<'a> Round<'a> {
     /// Waits until the rate is steady or the limit is reached. Gives whether it was, and how often tasks that do not stamp
     /// themselves have to be looked at, ns.
     fn warm_up(&mut self, opened: u64, watcher: &mut Option<Watcher>) -> Result<(bool, u64), Stop> {
-        let limit = self.spec.warm_up_limit_ns;
+        let least = if self.spec.captured { CAPTURE_BEGINS_NS } else { 0 };
+        let limit = self.spec.warm_up_limit_ns.max(least);
         let bin = (limit / 5).clamp(MS, 100 * MS);
         let mut steadiness = Steadiness::default();
         let mut next_bin = opened + bin;
@@ -243,7 +260,7 @@ impl<'a> Round<'a> {
                 steadiness.bin(self.total());
                 watch_ns = watch_interval(self.total(), self.spec.tasks, now - opened);
                 next_bin += bin;
-                if steadiness.reached(self.spec.tasks) {
+                if steadiness.reached(self.spec.tasks) && now - opened >= least {
                     return Ok((true, watch_ns));
                 }
             }
@@ -343,6 +360,7 @@ impl<'a> Round<'a> {
             facts: target::Facts::default(),
             stderr: self.last_words(),
             other_load_s: None,
+            trail: std::mem::take(&mut self.trail),
         })
     }
 
@@ -387,8 +405,24 @@ impl<'a> Round<'a> {
         self.board.slots().iter().map(|s| s.count()).sum()
     }
 
+    /// Lets the tasks of a captured round go on for `ns`.
+    fn run_on(&mut self, ns: u64, watcher: &mut Option<Watcher>) -> Result<(), Stop> {
+        let until = now_ns() + ns;
+        while let Some(left) = until.checked_sub(now_ns()).filter(|&left| left > 0) {
+            self.pause(left)?;
+            observe(watcher, &self.board);
+        }
+        Ok(())
+    }
+
     /// Waits for `ns`, less if something happens; an error if what happened ends the round.
     fn pause(&mut self, ns: u64) -> Result<(), Stop> {
+        let ns = if self.spec.captured {
+            self.trail.push((now_ns(), self.total()));
+            ns.min(TRAIL_NS)
+        } else {
+            ns
+        };
         let mut fds = vec![self.alive.as_fd()];
         if !self.reports.ended() {
             fds.push(self.reports.as_fd());

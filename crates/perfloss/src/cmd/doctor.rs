@@ -83,5 +83,10 @@ fn look() -> Vec<Finding> {
         }
         Err(_) => Finding::new("C compiler", false, "cc is missing: apt install gcc"),
     });
+    findings.extend(capture::doctor().into_iter().map(|f| {
+        let ok = f.status != capture::Status::Missing;
+        let says = if f.remedy.is_empty() { f.what } else { format!("{}; {}", f.what, f.remedy) };
+        Finding::new(f.name, ok, says)
+    }));
     findings
 }

@@ -219,11 +219,24 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
             break;
         }
         let spec = &specs[turn.point];
-        bar.set_message(format!("{} · {} · {}", spec.workload, spec.contender.name(), report::text::tasks(spec.tasks)));
+        bar.set_message(format!(
+            "{} · {} · {}",
+            spec.workload,
+            spec.contender.name(),
+            report::text::tasks(spec.tasks)
+        ));
         let (counts, measured) = race(spec, directory, args, &cpus)?;
         let taints = taints(&measured);
-        let done =
-            Done { point: turn.point, round: turn.round, order: order as u32, retries: 0, kept: true, taints, measured };
+        let done = Done {
+            captured: false,
+            point: turn.point,
+            round: turn.round,
+            order: order as u32,
+            retries: 0,
+            kept: true,
+            taints,
+            measured,
+        };
         points::add(&mut result.points[turn.point], &done, &mut parts[turn.point], seed);
         let line = &mut lines[turn.point];
         line.uncontended.push(pattern::uncontended_ns(&spec.contender.lock()));
@@ -270,7 +283,9 @@ fn check(args: &Args) -> Result<Vec<Spec>, Failure> {
     splits.dedup();
     for &n in counts.iter().chain(&splits).chain([&(args.workers.max(1))]) {
         if !(1..=MOST_THREADS).contains(&n) {
-            return Err(Failure::usage(format!("{n}: give task, split and worker counts from 1 to {MOST_THREADS}")));
+            return Err(Failure::usage(format!(
+                "{n}: give task, split and worker counts from 1 to {MOST_THREADS}"
+            )));
         }
     }
     let mut specs = Vec::new();
@@ -376,10 +391,12 @@ fn race(spec: &Spec, directory: Contender, args: &Args, cpus: &Cpus) -> Result<(
     let window_us = (end.at_ns - start.at_ns) as f64 / 1000.0;
     let deltas: Vec<CpuTimes> = end.cpus.iter().zip(&start.cpus).map(|(e, s)| e.since(*s)).collect();
     let spread = Spread::Free(spec.pattern.threads());
-    let pressure = |i: usize| Some(end.pressure_us[i]?.checked_sub(start.pressure_us[i]?)? as f64 / window_us);
+    let pressure =
+        |i: usize| Some(end.pressure_us[i]?.checked_sub(start.pressure_us[i]?)? as f64 / window_us);
     let both = |a: Option<f64>, b: Option<f64>| Some((a? + b?) / 2.0);
     let shown = if spec.pattern.tasks == 0 { counts.per_thread.len() } else { spec.pattern.tasks as usize };
     let measured = Measured {
+        trail: Vec::new(),
         warm_up_s: args.seconds / 10.0,
         steady: true,
         window_s: counts.window.as_secs_f64(),
@@ -393,7 +410,8 @@ fn race(spec: &Spec, directory: Contender, args: &Args, cpus: &Cpus) -> Result<(
         stderr: None,
         // All that the CPUs did, less what our threads did.
         other_load_s: Some(
-            (deltas.iter().map(|d| d.user_us + d.system_us).sum::<f64>() / 1e6 - counts.cpu.as_secs_f64()).max(0.0),
+            (deltas.iter().map(|d| d.user_us + d.system_us).sum::<f64>() / 1e6 - counts.cpu.as_secs_f64())
+                .max(0.0),
         ),
     };
     Ok((counts, measured))
@@ -444,7 +462,8 @@ fn summarize(lines: &mut [LockLine], seed: u64) {
             .iter()
             .position(|l| l.workload == lines[index].workload && l.tasks == lines[index].tasks)
             .filter(|&first| first != index);
-        let ratio = first.and_then(|first| stats::compare(&rates(&lines[first]), &rates(&lines[index]), seed));
+        let ratio =
+            first.and_then(|first| stats::compare(&rates(&lines[first]), &rates(&lines[index]), seed));
         lines[index].against_first = ratio.map(|r| [r.ratio, r.interval.low, r.interval.high]);
     }
 }
@@ -472,7 +491,16 @@ fn print(args: &Args, result: &RunResult, lines: &[LockLine]) -> Result<(), Fail
 fn table(lines: &[LockLine]) -> String {
     use report::text;
     const HEADS: [&str; 10] = [
-        "policy", "tasks", "against first", "hand-off", "wait p50", "p99.9", "longest", "bypass", "evenness", "alone",
+        "policy",
+        "tasks",
+        "against first",
+        "hand-off",
+        "wait p50",
+        "p99.9",
+        "longest",
+        "bypass",
+        "evenness",
+        "alone",
     ];
     let mut out = String::new();
     let mut workloads: Vec<&str> = lines.iter().map(|l| l.workload.as_str()).collect();
@@ -500,7 +528,9 @@ fn table(lines: &[LockLine]) -> String {
             })
             .collect();
         let widths: Vec<usize> = (0..HEADS.len())
-            .map(|i| rows.iter().map(|r| text::width(&r[i])).chain([text::width(HEADS[i])]).max().unwrap_or(0))
+            .map(|i| {
+                rows.iter().map(|r| text::width(&r[i])).chain([text::width(HEADS[i])]).max().unwrap_or(0)
+            })
             .collect();
         out.push_str(&format!("\nThe lock: {workload}\n\n"));
         let mut line = |cells: &[String]| {
@@ -508,7 +538,11 @@ fn table(lines: &[LockLine]) -> String {
                 .iter()
                 .zip(&widths)
                 .enumerate()
-                .map(|(i, (cell, &width))| if i == 0 { text::left(cell, width) } else { text::right(cell, width) })
+                .map(
+                    |(i, (cell, &width))| {
+                        if i == 0 { text::left(cell, width) } else { text::right(cell, width) }
+                    },
+                )
                 .collect();
             out.push_str(&format!(" {}\n", cells.join("  ")));
         };

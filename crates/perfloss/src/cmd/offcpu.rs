@@ -99,7 +99,9 @@ impl Args {
             )));
         }
         if self.pid.contains(&0) || self.tid.contains(&0) {
-            return Err(Failure::usage("0 is not a process or thread that can wait; name others with -p or -t"));
+            return Err(Failure::usage(
+                "0 is not a process or thread that can wait; name others with -p or -t",
+            ));
         }
         let whom = match () {
             () if !self.pid.is_empty() => Whom::Processes(self.pid.clone()),
@@ -206,10 +208,7 @@ fn warn(args: &Args, options: &Options, measured: &Measured) -> Status {
         eprintln!("WARNING: kernel functions have no names (kernel.kptr_restrict, CAP_SYSLOG)");
     }
     if report.late_maps > 0 && (options.user || args.verbose) {
-        eprintln!(
-            "WARNING: user stacks of {} processes that had ended have no names",
-            report.late_maps
-        );
+        eprintln!("WARNING: user stacks of {} processes that had ended have no names", report.late_maps);
     }
     if args.verbose {
         eprintln!(
@@ -348,10 +347,7 @@ mod tests {
         assert_eq!(line(&["-f"], &row()), "cc;main;unlink;xfs_buf_lock;down;schedule 10639");
         assert_eq!(line(&["-fd"], &row()), "cc;main;unlink;-;xfs_buf_lock;down;schedule 10639");
         let missed = Row { user: Stack::Missed, ..row() };
-        assert_eq!(
-            line(&["-fd"], &missed),
-            "cc;[Missed User Stack];xfs_buf_lock;down;schedule 10639"
-        );
+        assert_eq!(line(&["-fd"], &missed), "cc;[Missed User Stack];xfs_buf_lock;down;schedule 10639");
         let kernel_thread = Row { user: Stack::None, ..row() };
         assert_eq!(line(&["-f"], &kernel_thread), "cc;xfs_buf_lock;down;schedule 10639");
     }

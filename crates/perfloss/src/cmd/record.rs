@@ -23,7 +23,7 @@ use crate::child::{self, Child, End};
 use crate::convert::{self, Basis};
 use crate::exit::{Failure, Status};
 use crate::throttle::Counters;
-use crate::{machine, terminal};
+use crate::{machine, stretch, terminal};
 
 /// The file of the trace in a result folder.
 const TRACE: &str = "record.trace";
@@ -122,7 +122,9 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     let end = child.as_mut().map(|child| watch.wait(child)).transpose()?;
 
     let mut result = result(args, duration, begun);
-    result.points.push(point(args, &explanation, &seen, end));
+    let mut point = point(args, &explanation, &seen, end);
+    point.timeline = stretch::of_file(&path).with_context(|| format!("cannot read the trace {}", path.display()))?;
+    result.points.push(point);
     result.complete = true;
     folder.update(&result).map_err(not_written)?;
     let page = report::html::page(&result);
@@ -363,7 +365,7 @@ fn wait_for_any(handles: &mut Vec<&OwnedFd>, most: Duration) -> Result<bool, Fai
 }
 
 /// Reads a trace file and explains it.
-pub(crate) fn explain_file(path: &Path, throttled: &[(String, u64)]) -> Result<Explanation, Failure> {
+pub(crate) fn explain_file(path: &Path, throttled: &[(String, u64)]) -> anyhow::Result<Explanation> {
     let what = || format!("cannot read the trace {}", path.display());
     let file = File::open(path).with_context(what)?;
     let mut reader = trace::Reader::new(BufReader::new(file)).with_context(what)?;
@@ -372,7 +374,7 @@ pub(crate) fn explain_file(path: &Path, throttled: &[(String, u64)]) -> Result<E
         without: vec![std::process::id()],
         ..explain::Scope::default()
     };
-    Ok(explain::explain(&mut reader, &scope).with_context(what)?)
+    explain::explain(&mut reader, &scope).with_context(what)
 }
 
 fn result(args: &Args, duration: Option<Duration>, begun: Instant) -> RunResult {

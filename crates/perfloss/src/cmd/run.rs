@@ -10,16 +10,16 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use harness::RoundSpec;
-use harness::budget::Parts;
 use harness::cpus::Cpus;
-use harness::plan::{End, Event, Plan};
-use harness::round::Processes;
+use harness::plan::{End, Plan, RunError};
 use result::{Folder, MadeBy, Options, RunResult, Warning};
 use target::{Caps, Settings};
 use workload::{MAX_TASKS, Mode, Spec as WorkloadSpec};
 
 use crate::exit::{Failure, Status};
+use crate::measuring::Measuring;
 use crate::progress::Progress;
+use crate::remedies::Trial;
 use crate::{machine, points, terminal};
 
 /// Where a whole target list is missing, these are taken, as far as they are possible here.
@@ -78,6 +78,9 @@ pub struct Args {
     /// Measure throughput and CPU budget only, not the causes
     #[arg(long)]
     no_capture: bool,
+    /// Then try what may win a loss back (own directories, more allocation groups, another file system) and measure it
+    #[arg(long = "try")]
+    try_remedies: bool,
     /// Put the images of file systems into this directory instead of memory
     #[arg(long, value_name = "DIR")]
     medium: Option<PathBuf>,
@@ -104,6 +107,7 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   perfloss run create_unlink -t 1,2,4 --on xfs,ext4,btrfs,tmpfs
+  perfloss run create_unlink -t 2 --on xfs --try        measures remedies, too
   perfloss run create_unlink,create_unlink:own-dir --on xfs,xfs:agcount=32
   perfloss run cc -t 24 --on ext4,xfs -s 3
   perfloss run ./cc.c -t 24 --on xfs                    a will-it-scale test case, unmodified
@@ -133,6 +137,8 @@ struct Ready {
     cpus: Cpus,
     isolated: bool,
     warm_up_limit_s: f64,
+    /// Why causes cannot be looked for although they were wanted.
+    no_capture: Option<String>,
     /// Open as long as rounds may need them: the compiled test cases.
     _objects: Vec<OwnedFd>,
 }
@@ -152,36 +158,30 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
             .context("cannot handle signals")?;
     }
     let begun = std::time::Instant::now();
-    let mut progress = Progress::new(!args.quiet, &ready.plan);
-    let mut parts: Vec<Vec<(Parts, f64)>> = vec![Vec::new(); ready.plan.points.len()];
     let mut trouble = None;
-    let mut executor = Processes { interrupted: &interrupted };
-    let seed = ready.plan.seed;
-    let end = harness::plan::run(&ready.plan, &mut executor, &mut |event| {
-        progress.tell(&event, &result.points);
-        match event {
-            Event::Begins { .. } | Event::Phase(_) => return,
-            Event::Done(done) => {
-                let name = &ready.target_names[done.point];
-                if result.target(name).is_none_or(|t| t.facts.is_empty()) {
-                    let spec = &ready.plan.points[done.point].target;
-                    let described = points::target(name, spec, &done.measured);
-                    result
-                        .targets
-                        .iter_mut()
-                        .filter(|t| t.name == *name)
-                        .for_each(|t| *t = described.clone());
-                }
-                points::add(&mut result.points[done.point], done, &mut parts[done.point], seed);
-            }
-            Event::Void { point, void } => points::void(&mut result.points[point], void),
-        }
+    let mut measuring = Measuring::new(&ready.plan, &ready.target_names);
+    let progress = Progress::new(!args.quiet, &ready.plan, "");
+    let mut end = measuring.run(folder.path(), &interrupted, progress, &mut |points, targets| {
+        result.points = points.to_vec();
+        result.targets = targets.to_vec();
         result.elapsed_s = begun.elapsed().as_secs_f64();
-        // Written as it goes; if that fails once (disk full), the last write at the end says so.
+        // Written as it goes; if that fails for now (disk full), the last write says so.
         trouble = folder.update(&result).err();
     });
-    progress.finish();
-
+    let missing = measuring.missing().to_vec();
+    if args.try_remedies
+        && matches!(end, Ok(End::Complete))
+        && let Some(trial) = Trial::of(&ready.plan, &ready.target_names, &result.points)
+    {
+        let mut tried = Measuring::new(&trial.plan, &trial.names);
+        let progress = Progress::new(!args.quiet, &trial.plan, "remedies: ");
+        end = tried.run(folder.path(), &interrupted, progress, &mut |_, _| ()).map_err(|e| RunError {
+            // Told by the name of the point that the remedy is for.
+            point: trial.for_point(e.point),
+            broken: e.broken,
+        });
+        trial.put_into(&mut result.points, &tried.points);
+    }
     result.elapsed_s = begun.elapsed().as_secs_f64();
     let named: BTreeMap<&str, &target::Spec> = ready
         .target_names
@@ -190,11 +190,13 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         .zip(ready.plan.points.iter().map(|p| &p.target))
         .collect();
     points::compare_all(&mut result, &|a, b| named.get(a) == named.get(b));
-    finish_warnings(&mut result, &ready);
+    finish_warnings(&mut result, &ready, &missing);
     let status = match &end {
         Ok(End::Complete) => {
             result.complete = true;
-            if result.points.iter().all(|p| p.valid) { Status::Done } else { Status::Untrusted }
+            let lost = |p: &result::Point| p.capture.as_ref().is_some_and(|c| c.lost_events > 0);
+            let trusted = result.points.iter().all(|p| p.valid && !lost(p));
+            if trusted { Status::Done } else { Status::Untrusted }
         }
         Ok(End::Interrupted) => {
             result.interrupted = true;
@@ -202,8 +204,9 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         }
         Err(_) => Status::Untrusted,
     };
-    let _ = trouble;
+    drop(trouble);
     folder.update(&result).map_err(not_written)?;
+    folder.write("report.html", report::html::page(&result).as_bytes()).map_err(not_written)?;
     if let Err(error) = end {
         let point = &ready.plan.points[error.point];
         let status = if error.broken.not_allowed { Status::NotAllowed } else { Status::Untrusted };
@@ -222,7 +225,7 @@ fn print(args: &Args, result: &RunResult, folder: &Path) -> Result<(), Failure> 
     } else {
         let text = report::terminal::render(result, terminal::width(), terminal::color());
         out.write_all(text.as_bytes())
-            .and_then(|()| writeln!(out, " {}", folder.join("result.json").display()))
+            .and_then(|()| writeln!(out, " {}", folder.join("report.html").display()))
     };
     written.and_then(|()| out.flush()).context("cannot print the result").map_err(Failure::from)
 }
@@ -288,13 +291,23 @@ fn check(args: &Args) -> Result<Ready, Failure> {
                     seed: 0,
                     keep_visible: keep_visible.clone(),
                     isolated,
+                    captured: false,
                 });
             }
         }
     }
     let seed = args.seed.unwrap_or_else(seed_from_clock);
-    let plan = Plan { points, rounds: args.rounds, seed, retries: args.retries };
-    Ok(Ready { plan, target_names, cpus, isolated, warm_up_limit_s, _objects: objects })
+    let no_capture = if args.no_capture { None } else { why_no_capture() };
+    let captures = u32::from(!args.no_capture && no_capture.is_none());
+    let plan = Plan { points, rounds: args.rounds, seed, retries: args.retries, captures };
+    Ok(Ready { plan, no_capture, target_names, cpus, isolated, warm_up_limit_s, _objects: objects })
+}
+
+/// Why capture is not possible here and how to get it; `None` if it is.
+fn why_no_capture() -> Option<String> {
+    let findings = capture::doctor();
+    let missing = findings.iter().find(|f| f.status == capture::Status::Missing)?;
+    Some(format!("{}: {}; {}", missing.name, missing.what, missing.remedy))
 }
 
 fn ns(seconds: f64) -> u64 {
@@ -458,7 +471,7 @@ fn first_result(args: &Args, ready: &Ready) -> RunResult {
         seconds: points.first().map_or(0.0, |p| p.window_ns as f64 / 1e9),
         warm_up_limit_s: Some(ready.warm_up_limit_s),
         pinned: points.iter().all(|p| p.bind),
-        capture: false,
+        capture: ready.plan.captures > 0,
         other: BTreeMap::from([
             ("pin".to_owned(), format!("{:?}", args.pin).to_lowercase()),
             ("mode".to_owned(), format!("{:?}", args.mode).to_lowercase()),
@@ -466,12 +479,7 @@ fn first_result(args: &Args, ready: &Ready) -> RunResult {
             ("deadline".to_owned(), args.deadline.clone()),
         ]),
     };
-    for (point, name) in points.iter().zip(&ready.target_names) {
-        result.points.push(points::begin(point, name));
-        if result.target(name).is_none() {
-            let kind = point.target.file_system().unwrap_or("directory").to_owned();
-            result.targets.push(result::Target { name: name.clone(), kind, ..result::Target::default() });
-        }
+    for point in points {
         if result.workload(point.workload.name()).is_none()
             && let Ok(workload) = point.workload.open()
         {
@@ -487,7 +495,7 @@ fn first_result(args: &Args, ready: &Ready) -> RunResult {
 }
 
 /// Warnings that hold for the whole run.
-fn finish_warnings(result: &mut RunResult, ready: &Ready) {
+fn finish_warnings(result: &mut RunResult, ready: &Ready, missing: &[String]) {
     let mut warnings = Vec::new();
     let kept = result.points.iter().filter(|p| p.valid).filter_map(|p| p.ops_per_s.as_ref());
     if let Some(rounds) = kept.map(|e| e.rounds.len() as u32).min().filter(|&n| n < 4) {
@@ -508,7 +516,12 @@ fn finish_warnings(result: &mut RunResult, ready: &Ready) {
         let because = "namespaces need root (CAP_SYS_ADMIN)".to_owned();
         warnings.push(Warning::EndNotGuaranteed { because });
     }
-    if ready.plan.points.iter().any(|p| matches!(p.workload, WorkloadSpec::CCase { .. })) {
+    if let Some(because) = ready.no_capture.clone() {
+        warnings.push(Warning::NoCapture { because });
+    }
+    warnings.extend(missing.iter().map(|what| Warning::Other { text: format!("not captured here: {what}") }));
+    let cases = ready.plan.points.iter().any(|p| matches!(p.workload, WorkloadSpec::CCase { .. }));
+    if cases && ready.plan.captures == 0 {
         warnings.push(Warning::ExitStatusNotChecked);
     }
     let capacity: f64 = result.points.iter().map(cpu_s).sum();
