@@ -123,7 +123,8 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
 
     let mut result = result(args, duration, begun);
     let mut point = point(args, &explanation, &seen, end);
-    point.timeline = stretch::of_file(&path).with_context(|| format!("cannot read the trace {}", path.display()))?;
+    point.timeline =
+        stretch::of_file(&path).with_context(|| format!("cannot read the trace {}", path.display()))?;
     result.points.push(point);
     result.complete = true;
     folder.update(&result).map_err(not_written)?;
