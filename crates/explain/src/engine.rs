@@ -5,7 +5,7 @@ use trace::{
     StackId, Syscall, Tables, TaskId, TaskKind, TaskState, TimeNs, Waker,
 };
 
-use crate::account::{Account, End};
+use crate::account::{Account, Cut, End};
 use crate::classify::{Arch, Class};
 use crate::clock::{Clock, Counted, Stamp};
 use crate::explanation::Explanation;
@@ -265,7 +265,9 @@ impl Engine {
         if index >= self.locks.len() {
             self.locks.resize_with(index + 1, || None);
         }
-        self.locks[index] = Some(Box::new(LockState::new(row.kind)));
+        let condition =
+            row.kind == LockKind::Futex && row.class.is_some_and(|c| tables.str(c) == "condition");
+        self.locks[index] = Some(Box::new(LockState::new(row.kind, condition)));
         true
     }
 
@@ -354,7 +356,7 @@ impl Engine {
             let task = TaskId::from_index(index as u32);
             match self.tasks[index].state {
                 State::Running(cpu) => self.leave_cpu(task, cpu),
-                State::Runnable => self.leave_queue(task),
+                State::Runnable => self.leave_queue(task, None),
                 State::Blocked => self.leave_sleep(task),
                 State::Unknown | State::Dead => {}
             }
@@ -452,7 +454,7 @@ impl Engine {
     }
 
     /// Counts the time that a task waited for a CPU.
-    fn leave_queue(&mut self, task: TaskId) {
+    fn leave_queue(&mut self, task: TaskId, on_idle: Option<bool>) {
         let now = self.clock.now;
         let slot = &mut self.tasks[task.index()];
         let from = slot.since;
@@ -462,11 +464,35 @@ impl Engine {
         }
         let ns = from.until(&now);
         self.account.times.runnable += ns;
-        if slot.wait.is_none() {
-            let idle = now.sure - from.sure;
-            let long = ns >= LONG_RUNNABLE_NS && idle > ns as f64 / 2.0;
-            let end = if long { End::LongRunnable } else { End::WakeUp };
-            self.account.charge(end, from.t, now.t, idle);
+        if slot.wait.is_some() {
+            return;
+        }
+        let idle = now.sure - from.sure;
+        let long = ns >= LONG_RUNNABLE_NS && idle > ns as f64 / 2.0;
+        // from the wake-up to the CPU is a part of the wait, as with locks
+        let waited = slot.last_wait.filter(|_| slot.woken && !long);
+        if let Some(end) = waited {
+            let sums = self.account.end(end);
+            sums.wait_ns += ns;
+            sums.parts.add(Cut::HandOff(on_idle), ns);
+        }
+        let end = match waited {
+            _ if long => End::LongRunnable,
+            Some(end) if self.is_loss(end) => end,
+            _ => End::WakeUp,
+        };
+        self.account.charge(end, from.t, now.t, idle);
+    }
+
+    /// Whether a wait is a loss by itself, so that the wake-up at its end is a part of the loss.
+    fn is_loss(&self, end: End) -> bool {
+        match end {
+            End::Lock(id) => {
+                let lock = self.locks.get(id.index()).and_then(|l| l.as_ref());
+                lock.is_some_and(|l| !l.condition && l.kind != LockKind::Pipe)
+            }
+            End::Wait(class) => class.counted() == Counted::Sure,
+            End::WakeUp | End::LongRunnable | End::Unknown => false,
         }
     }
 
@@ -591,9 +617,9 @@ impl Engine {
                 let by = self.tasks[task.index()].early_wake.unwrap_or(WokenBy::Unknown);
                 self.leave_sleep(task);
                 self.wake(task, by);
-                self.leave_queue(task);
+                self.leave_queue(task, Some(on_idle));
             }
-            State::Runnable => self.leave_queue(task),
+            State::Runnable => self.leave_queue(task, Some(on_idle)),
             State::Running(_) | State::Unknown | State::Dead => {}
         }
         let slot = &mut self.tasks[task.index()];
@@ -632,7 +658,7 @@ impl Engine {
         match slot.state {
             State::Running(_) => return,
             _ if slot.idle => return,
-            State::Runnable => self.leave_queue(task),
+            State::Runnable => self.leave_queue(task, None),
             State::Blocked => self.leave_sleep(task),
             State::Unknown | State::Dead => {}
         }
@@ -783,7 +809,7 @@ impl Engine {
                 match slot.state {
                     State::Running(cpu) => self.leave_cpu(task, cpu),
                     // switches were lost
-                    State::Runnable => self.leave_queue(task),
+                    State::Runnable => self.leave_queue(task, None),
                     State::Blocked => self.leave_sleep(task),
                     State::Unknown | State::Dead => {}
                 }
@@ -831,8 +857,8 @@ impl Engine {
             // it is about to sleep
             State::Running(_) | State::Unknown => slot.object = Some(lock),
             State::Blocked => {
-                let kind = self.locks.get(lock.index()).and_then(|l| l.as_ref()).map(|l| l.kind);
-                let Some(kind) = kind else { return };
+                let Some(Some(state)) = self.locks.get(lock.index()) else { return };
+                let (kind, condition) = (state.kind, state.condition);
                 if slot.wait.as_ref().is_none_or(|w| w.lock.is_some()) {
                     return;
                 }
@@ -844,6 +870,7 @@ impl Engine {
                 wait.class = match kind {
                     LockKind::Io => Class::Io,
                     LockKind::Pipe => Class::Peer,
+                    _ if condition => Class::Peer,
                     _ => Class::Lock,
                 };
                 let counted = wait.class.counted();

@@ -172,7 +172,7 @@ impl Finish<'_> {
         let mut roots: Vec<Root> = merged
             .into_iter()
             .filter(|(called, sums)| {
-                let is_lock = matches!(called.kind, RootKind::Lock(_));
+                let is_lock = matches!(called.kind, RootKind::Lock(_)) && called.class != "condition";
                 // a lock that is only waited for because of another is listed there
                 let through = sums.parts.blocked as f64 > sums.wait_ns as f64 / 2.0;
                 sums.idle >= 1.0 || (is_lock && sums.wait_ns > 0 && !through)

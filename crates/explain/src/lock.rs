@@ -46,6 +46,8 @@ pub(crate) enum Evidence {
 #[derive(Debug)]
 pub(crate) struct LockState {
     pub kind: LockKind,
+    /// Nobody has it: tasks wait for a word of others.
+    pub condition: bool,
     pub waiters: u32,
     last: Evidence,
     last_at: Stamp,
@@ -56,9 +58,10 @@ pub(crate) struct LockState {
 }
 
 impl LockState {
-    pub fn new(kind: LockKind) -> LockState {
+    pub fn new(kind: LockKind, condition: bool) -> LockState {
         LockState {
             kind,
+            condition,
             waiters: 0,
             last: Evidence::Nothing,
             last_at: Stamp::default(),

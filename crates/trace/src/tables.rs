@@ -112,7 +112,8 @@ pub enum LockKind {
     PercpuRwsem = 6,
     /// A real-time mutex.
     RtMutex = 7,
-    /// A futex word of user space.
+    /// A futex word of user space; with the class `condition` it is not a lock, but what a thread waits for that has nothing to do
+    /// until another one says so (a condition variable, the end of a thread).
     Futex = 8,
     /// A block device, or the storage behind it.
     Io = 9,
