@@ -579,6 +579,9 @@ impl Converter {
     /// The lock that a futex word is: by process and address, or by file and offset if it is in shared memory.
     fn futex(&mut self, tgid: u32, address: u64, operation: u32, store: &Store) -> LockId {
         const PRIVATE: u32 = 128;
+        // FUTEX_WAIT_BITSET with FUTEX_CLOCK_REALTIME: how the C library waits for conditions, threads that end, and
+        // semaphores, but not for mutexes
+        const CONDITION: u32 = 9 | 256;
         let shared = (operation & PRIVATE == 0)
             .then(|| store.maps_of(tgid)?.find(address).filter(|m| m.shared && m.inode != 0))
             .flatten();
@@ -598,13 +601,14 @@ impl Converter {
             }
         };
         let object = Some(self.builder.str(&object));
+        let class = (operation & !PRIVATE == CONDITION).then(|| self.builder.str("condition"));
         let process = if shared.is_some() { None } else { process };
         let lock = self.builder.add_lock(Lock {
             kind: LockKind::Futex,
             address,
+            class,
             object,
             process,
-            ..Lock::default()
         });
         self.futexes.insert(key, lock);
         lock
