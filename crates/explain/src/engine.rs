@@ -14,7 +14,7 @@ use crate::scope::Scope;
 use crate::task::{Doing, Phase, Piece, Slot, State, Wait, WokenBy};
 use crate::wait::Past;
 
-/// A task that is runnable that long beside idle CPUs is held back by a quota, not by a slow wake-up.
+/// A task that is runnable that long beside idle CPUs is held back by a quota, if there was any at work, and not by a slow wake-up.
 const LONG_RUNNABLE_NS: u64 = 1_000_000;
 /// How many failed tasks are named.
 const FAILED: usize = 100;
@@ -468,17 +468,16 @@ impl Engine {
             return;
         }
         let idle = now.sure - from.sure;
-        let long = ns >= LONG_RUNNABLE_NS && idle > ns as f64 / 2.0;
         // from the wake-up to the CPU is a part of the wait, as with locks
-        let waited = slot.last_wait.filter(|_| slot.woken && !long);
+        let waited = slot.last_wait.filter(|_| slot.woken);
         if let Some(end) = waited {
             let sums = self.account.end(end);
             sums.wait_ns += ns;
             sums.parts.add(Cut::HandOff(on_idle), ns);
         }
         let end = match waited {
-            _ if long => End::LongRunnable,
             Some(end) if self.is_loss(end) => end,
+            _ if ns >= LONG_RUNNABLE_NS => End::LongRunnable,
             _ => End::WakeUp,
         };
         self.account.charge(end, from.t, now.t, idle);

@@ -128,7 +128,7 @@ impl Finish<'_> {
                 };
                 Called { kind, class, object }
             }
-            End::Wait(Class::Io) => plain(RootKind::Io, ""),
+            End::Wait(Class::Io) => Called { class: self.waiting_function(end), ..plain(RootKind::Io, "") },
             End::Wait(Class::Kernel | Class::Lock) => {
                 Called { class: self.waiting_function(end), ..plain(RootKind::Kernel, "") }
             }

@@ -8,9 +8,9 @@ use result::{
 use trace::{LockKind, TimeNs};
 
 /// Roots whose idle time is below that part of all of it are left out, unless they are latent locks.
-const LEAST_SHARE: f64 = 0.001;
+const LEAST_SHARE: f64 = 0.002;
 /// Latent locks whose waits are below that part of the capacity are left out.
-const LEAST_WAIT: f64 = 0.001;
+const LEAST_WAIT: f64 = 0.01;
 /// How many roots a result keeps.
 const ROOTS: usize = 30;
 /// A root whose time is spread over more than that part of the window needs no "when".
@@ -126,7 +126,11 @@ fn root(e: &Explanation, r: &explain::Root, basis: &Basis) -> Root {
             .filter(|t| matches!(t.kind, RootKind::Lock(_)))
             .map(|t| WaitThrough {
                 kind: kind(t.kind, false, false),
-                class: t.class.clone(),
+                class: if t.class.is_empty() {
+                    kind(t.kind, false, false).words().to_owned()
+                } else {
+                    t.class.clone()
+                },
                 object: t.object.clone(),
                 wait_us_per_op: basis.per_op(t.wait_ns as f64),
                 wait_s: Some(seconds(t.wait_ns as f64)),
