@@ -22,6 +22,7 @@ pub struct Seen {
     file: String,
     captured: Captured,
     explanation: Explanation,
+    timeline: Option<result::Timeline>,
 }
 
 /// Where the executor leaves what it saw, for whoever is told of the round's end.
@@ -66,7 +67,8 @@ impl Executor for Capturing<'_> {
         let seen = captured.unwrap_or_else(|| Err("the round ended before its window".to_owned()));
         let seen = seen.and_then(|captured| {
             let explanation = explain_file(&path, &[]).map_err(|e| format!("{e:#}"))?;
-            Ok(Seen { file, captured, explanation })
+            let timeline = crate::stretch::of_file(&path).map_err(|e| e.to_string())?;
+            Ok(Seen { file, captured, explanation, timeline })
         });
         match seen {
             Ok(seen) => {
@@ -153,6 +155,7 @@ impl Explained {
         point.roots = convert::roots(e, &basis);
         point.chains = Some(convert::chains(e, &basis));
         point.stacks = Some(convert::stacks(e, &basis));
+        point.timeline = self.seen.timeline.clone();
         if let Some(budget) = &mut point.budget_us_per_op {
             convert::add_budget(budget, e, &basis);
         }

@@ -211,6 +211,31 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
+/// CPU-seconds, as many digits as matter: `287`, `1.25`, `0.034`.
+pub fn cpu_seconds(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        NONE.to_owned()
+    } else if size >= 1e15 {
+        format!("{value:.2e}")
+    } else if size >= 1000.0 {
+        thousands(value)
+    } else if size >= 100.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 1.0 || size == 0.0 {
+        format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// A count: `4,672`.
+pub fn count(value: u64) -> String {
+    thousands(value as f64)
+}
+
 /// A count of tasks in words: `1 task`, `24 tasks`.
 pub fn tasks(count: u32) -> String {
     match count {

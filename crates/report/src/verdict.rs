@@ -4,10 +4,33 @@
 
 use crate::text;
 use crate::view::{Group, Row};
-use result::{BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RunResult, Split};
+use result::{BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RunResult, Split, WaitThrough};
 
 /// Smallest part of a difference worth a word, as a share of it.
 const WORTH_A_WORD: f64 = 0.04;
+
+/// Smallest share of a wait worth a line.
+pub(crate) const WORTH_A_LINE: f64 = 0.005;
+
+/// What passes through a root, after `behind `: the lock, and how much is waited there.
+pub fn through_words(w: &WaitThrough) -> String {
+    let mut what = text::plain(&w.class, 80);
+    if let Some(object) = &w.object {
+        what.push_str(&format!(" of {}", text::plain(object, 80)));
+    }
+    match (w.wait_us_per_op, w.wait_s) {
+        (Some(us), _) => what.push_str(&format!(
+            ": {} us an operation wait there, for holders asleep in the root",
+            text::micros(us)
+        )),
+        (None, Some(s)) => what.push_str(&format!(
+            ": {} s of waiting there, for holders asleep in the root",
+            text::cpu_seconds(s)
+        )),
+        (None, None) => {}
+    }
+    what
+}
 
 /// Fewest rounds on both sides with which a permutation test can find anything at the 5 % level.
 const ENOUGH_ROUNDS: usize = 4;
@@ -174,7 +197,13 @@ pub fn root_size(root: &Root) -> String {
                 format!("latent, hidden by other work, {} us an operation", text::micros(wait))
             }
             Some(wait) => format!("{} us of waiting an operation", text::micros(wait)),
-            None => "size not known".to_owned(),
+            None => {
+                let hidden = if root.latent { "latent, hidden by other work" } else { "" };
+                let wait = root.wait_s.map(|s| format!("{} s of waiting", text::cpu_seconds(s)));
+                let words: Vec<String> =
+                    [hidden.to_owned()].into_iter().filter(|w| !w.is_empty()).chain(wait).collect();
+                if words.is_empty() { "size not known".to_owned() } else { words.join(", ") }
+            }
         },
     }
 }
@@ -261,6 +290,9 @@ pub fn holders_words(root: &Root) -> String {
     let words: Vec<String> = root
         .holders
         .iter()
+        .enumerate()
+        .filter(|(i, h)| *i == 0 || h.share >= WORTH_A_LINE)
+        .map(|(_, h)| h)
         .take(4)
         .map(|h| format!("{} {}", text::plain(&h.comm, 32), text::percent(h.share)))
         .collect();

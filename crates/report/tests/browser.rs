@@ -297,6 +297,6 @@ fn a_recording_opens_too() {
     let mut o = open("record", &common::recording());
     picture(&mut o, "record-light");
     let text = o.browser.eval("document.querySelector('main').innerText");
-    assert!(text.as_str().unwrap().contains("Idle 29 % = 287.0 CPU-s."), "{text}");
+    assert!(text.as_str().unwrap().contains("Idle 29 % = 287 CPU-s."), "{text}");
     no_complaints(&o);
 }

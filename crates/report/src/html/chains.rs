@@ -5,8 +5,9 @@ use crate::text::{self, NONE, plain};
 use maud::{Markup, html};
 use result::{ChainEdge, ChainNodeKind, Chains};
 
-/// Edges that are drawn, heaviest first; the table has more.
-const EDGES: usize = 24;
+/// Edges that are drawn, heaviest first, and the lightest of them as a share of the heaviest; the table has more.
+const EDGES: usize = 16;
+const LIGHTEST: f64 = 0.02;
 const LISTED: usize = 200;
 
 const BOX_WIDTH: f64 = 196.0;
@@ -27,7 +28,9 @@ pub(super) fn section(chains: &Chains) -> Markup {
     if edges.is_empty() {
         return html! {};
     }
-    let drawn = &edges[..edges.len().min(EDGES)];
+    let heaviest = weight(edges[0]);
+    let heavy = edges.iter().take(EDGES).take_while(|e| weight(e) >= LIGHTEST * heaviest).count();
+    let drawn = &edges[..heavy];
     let layout = Layout::new(drawn);
     let top = weight(drawn[0]);
     let name = |i: u32| -> String {
@@ -60,7 +63,10 @@ pub(super) fn section(chains: &Chains) -> Markup {
                 }
             }
         }
-        p.note { "Round boxes are tasks, square ones locks; a thick frame is a root. Numbers are us of waiting an operation, or seconds in the window." }
+        p.note {
+            @if edges.len() > drawn.len() { "Edges of less than 2 % of the heaviest are only in the table. " }
+            "Round boxes are tasks, square ones locks; a thick frame is a root. Numbers are us of waiting an operation, or seconds in the window."
+        }
         details {
             summary { "The same as a table" }
             div.scroll tabindex="0" role="region" aria-label="Edges of the wait chains" {
@@ -71,7 +77,7 @@ pub(super) fn section(chains: &Chains) -> Markup {
                             tr {
                                 td.l { (name(e.from)) } td.l { (name(e.to)) }
                                 td { (e.us_per_op.map_or_else(|| NONE.to_owned(), text::micros)) }
-                                td { (text::ratio(e.wait_s)) } td { (text::rate(e.waits as f64)) }
+                                td { (text::cpu_seconds(e.wait_s)) } td { (text::rate(e.waits as f64)) }
                             }
                         }
                     }
@@ -186,7 +192,7 @@ fn edge(e: &ChainEdge, layout: &Layout, top: f64) -> Markup {
     let width = 1.0 + 6.0 * (weight(e) / top).clamp(0.0, 1.0);
     let label = match e.us_per_op {
         Some(us) => format!("{} us", text::micros(us)),
-        None => text::seconds(e.wait_s),
+        None => format!("{} s", text::cpu_seconds(e.wait_s)),
     };
     let path = format!(
         "M{},{} C{},{} {},{} {},{}",

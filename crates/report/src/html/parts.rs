@@ -108,7 +108,7 @@ pub(super) fn capture(point: &Point) -> Markup {
     if let Some(kept) = c.throughput_ratio {
         words.push(format!("capture kept {} of the throughput", text::percent(kept)));
     }
-    words.push(format!("{} events, {} lost", text::rate(c.events as f64), c.lost_events));
+    words.push(format!("{} events, {} lost", text::count(c.events), text::count(c.lost_events)));
     if c.lost_stacks > 0 {
         words.push(format!("{} stacks lost", c.lost_stacks));
     }

@@ -18,7 +18,7 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
         size.push(format!("{} CPU-us of idle time an operation", text::micros(us)));
     }
     if let Some(s) = root.idle_cpu_s {
-        size.push(format!("{s:.1} CPU-s of idle time"));
+        size.push(format!("{} CPU-s of idle time", text::cpu_seconds(s)));
     }
     if let Some(us) = root.wait_us_per_op.filter(|_| root.share_of_idle.is_some()) {
         size.push(format!("{} us of waiting an operation", text::micros(us)));
@@ -26,9 +26,10 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
     if let Some(us) = root.spin_us_per_op {
         size.push(format!("{} CPU-us of spinning", text::micros(us)));
     }
-    if let Some(n) = root.waits {
-        size.push(format!("{} waits", text::rate(n as f64)));
+    if let Some(n) = root.waits.filter(|n| *n > 0) {
+        size.push(format!("{} {}", text::count(n), if n == 1 { "wait" } else { "waits" }));
     }
+    let worth = |share: f64| share >= verdict::WORTH_A_LINE;
     html! {
         article.card {
             h4 { (verdict::lock_words(&root.lock)) }
@@ -44,10 +45,10 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
             @if !root.paths.is_empty() {
                 h4 { "Waited for on" }
                 ul.paths {
-                    @for path in root.paths.iter().take(8) {
+                    @for path in root.paths.iter().filter(|p| worth(p.share)).take(8) {
                         li {
                             (text::percent(path.share)) " " (verdict::path_words(&root.paths, path))
-                            (stack(&path.stack))
+                            (stack(&path.stack, None))
                         }
                     }
                 }
@@ -55,7 +56,7 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
             @if !root.holders.is_empty() {
                 h4 { "Held meanwhile by" }
                 ul.holders {
-                    @for h in root.holders.iter().take(8) {
+                    @for h in root.holders.iter().enumerate().filter(|(i, h)| *i == 0 || worth(h.share)).map(|(_, h)| h).take(8) {
                         li {
                             (text::percent(h.share)) " " (plain(&h.comm, NAME))
                             @match h.of_workload {
@@ -63,7 +64,7 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
                                 Some(false) => " (not of the workload)",
                                 None => "",
                             }
-                            @for s in h.stacks.iter().take(4) { (stack(&s.stack)) }
+                            @for s in h.stacks.iter().filter(|s| worth(s.share)).take(4) { (stack(&s.stack, Some(s.share))) }
                         }
                     }
                 }
@@ -73,9 +74,7 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
                 ul.paths {
                     @for w in root.waits_through.iter().take(8) {
                         li {
-                            (w.kind.words()) " " (plain(&w.class, NAME))
-                            @if let Some(o) = &w.object { " of " (plain(o, NAME)) }
-                            @if let Some(us) = w.wait_us_per_op { ": " (text::micros(us)) " us an operation wait there for holders asleep in this root" }
+                            (w.kind.words()) " " (verdict::through_words(w))
                         }
                     }
                 }
@@ -98,11 +97,14 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
 }
 
 /// A stack to unfold, innermost first.
-fn stack(frames: &[String]) -> Markup {
+fn stack(frames: &[String], share: Option<f64>) -> Markup {
     html! {
         @if frames.len() > 2 {
             details {
-                summary { "stack, innermost first" }
+                summary {
+                    @if let Some(share) = share { (text::percent(share)) " in " (plain(&frames[0], 60)) ": " }
+                    "stack, innermost first"
+                }
                 pre { @for f in frames.iter().take(128) { (plain(f, NAME)) "\n" } @if frames.len() > 128 { "…" } }
             }
         }
@@ -150,25 +152,29 @@ pub(super) fn recorded(point: &Point) -> Markup {
         }
         @if let Some(idle) = idle {
             p {
-                strong { "Idle " (text::percent(idle / seen.capacity_s)) " = " (format!("{idle:.1}")) " CPU-s." }
+                strong { "Idle " (text::percent(idle / seen.capacity_s)) " = " (text::cpu_seconds(idle)) " CPU-s." }
                 @if point.roots.is_empty() { " Not charged to anything: there was no capture." } @else { " Charged to:" }
             }
         }
         @if !point.roots.is_empty() {
-            table {
-                thead { tr { th scope="col" { "share" } th scope="col" { "CPU-s" } th.l scope="col" { "root" } th scope="col" { "hand-off" } th.l scope="col" { "when" } } }
+            div.scroll tabindex="0" role="region" aria-label="What the idle time is charged to" { table {
+                thead { tr { th scope="col" { "share" } th.l scope="col" aria-hidden="true" {} th scope="col" { "CPU-s" } th.l scope="col" { "root" } th scope="col" { "hand-off" } th.l scope="col" { "when" } } }
                 tbody {
                     @for root in point.roots.iter().take(50) {
                         tr {
                             td { (root.share_of_idle.map_or_else(|| NONE.to_owned(), text::percent)) }
-                            td { (root.idle_cpu_s.map_or_else(|| NONE.to_owned(), |s| format!("{s:.1}"))) }
+                            td.l aria-hidden="true" {
+                                @let share = root.share_of_idle.unwrap_or(0.0).clamp(0.0, 1.0);
+                                div.share { span style=(format!("width:{:.1}%", share * 100.0)) {} }
+                            }
+                            td { (root.idle_cpu_s.map_or_else(|| NONE.to_owned(), text::cpu_seconds)) }
                             td.l { (verdict::lock_words(&root.lock)) @if root.latent { " (latent)" } }
                             td { (root.split.as_ref().map_or_else(|| NONE.to_owned(), |s| text::percent(s.hand_off))) }
                             td.l { (plain(root.when.as_deref().unwrap_or(""), 100)) }
                         }
                     }
                 }
-            }
+            } }
         }
     }
 }

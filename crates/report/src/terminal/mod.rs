@@ -19,6 +19,9 @@ pub const WIDEST: usize = 120;
 /// Roots that are shown in full for a point; the page shows all.
 const ROOTS: usize = 3;
 
+/// Part of an operation's usable CPU time below which a root or a wait is not worth a line.
+const LOSS: f64 = 0.01;
+
 /// A result as text for a terminal of so many columns: tables, then the verdict. Ends with a newline.
 ///
 /// `color` is for a terminal only: the caller decides by what its output is and by `NO_COLOR`.
@@ -121,21 +124,57 @@ fn run_group(out: &mut Out, result: &RunResult, group: &Group<'_>) {
         else {
             continue;
         };
-        out.blank();
-        out.heading(&format!(" {} at {}", text::plain(target, 40), text::tasks(row.point.tasks)));
-        for root in row.point.roots.iter().take(ROOTS) {
-            root_lines(out, root);
-        }
-        let left = row.point.roots.len().saturating_sub(ROOTS);
-        if left > 0 {
-            out.line(&format!("… and {left} smaller roots on the page"));
-        }
+        causes(out, target, row.point);
     }
     let remedies: Vec<&Point> =
         group.rows.iter().map(|r| r.point).filter(|p| !p.remedies.is_empty()).collect();
     if !remedies.is_empty() {
         out.blank();
         table::remedies(out, &remedies);
+    }
+}
+
+/// What a point's idle time goes back to: the largest root in full, smaller ones in a line each. Where next to nothing is lost,
+/// one line says so and names the longest waits that cost no idle time here.
+fn causes(out: &mut Out, target: &str, point: &Point) {
+    let heading = format!(" {} at {}", text::plain(target, 40), text::tasks(point.tasks));
+    let usable = point.budget_us_per_op.as_ref().and_then(|b| b.usable_total()).filter(|t| *t > 0.0);
+    let of_usable = |us: Option<f64>| us.zip(usable).map_or(1.0, |(us, usable)| us / usable);
+    let idle = point.budget_us_per_op.as_ref().and_then(|b| b.idle);
+    out.blank();
+    if of_usable(idle) < LOSS {
+        let mut waits: Vec<&Root> = point
+            .roots
+            .iter()
+            .filter(|r| r.lock.kind.is_lock() && of_usable(r.wait_us_per_op) >= LOSS)
+            .collect();
+        waits.sort_by(|a, b| b.wait_us_per_op.unwrap_or(0.0).total_cmp(&a.wait_us_per_op.unwrap_or(0.0)));
+        let what = if waits.is_empty() {
+            "no idle time is lost, and no lock is waited for long".to_owned()
+        } else {
+            "no idle time is lost; waits hidden behind other work:".to_owned()
+        };
+        out.line(&format!("{}: {what}", heading.trim()));
+        for root in waits.iter().take(ROOTS) {
+            let wait = root.wait_us_per_op.map_or_else(|| text::NONE.to_owned(), text::micros);
+            out.labelled("Waits", &format!("{wait} us an operation: {}", verdict::lock_words(&root.lock)));
+        }
+        return;
+    }
+    out.heading(&heading);
+    let (large, small): (Vec<&Root>, Vec<&Root>) =
+        point.roots.iter().partition(|r| !r.latent && of_usable(r.idle_us_per_op) >= LOSS);
+    for (i, root) in large.iter().take(ROOTS).enumerate() {
+        if i == 0 {
+            root_lines(out, root);
+        } else {
+            let what = format!("{}: {}", verdict::root_size(root), verdict::lock_words(&root.lock));
+            out.labelled("Then", &what);
+        }
+    }
+    let left = small.len() + large.len().saturating_sub(ROOTS);
+    if left > 0 {
+        out.line(&format!("… and {left} smaller roots and hidden waits on the page"));
     }
 }
 
@@ -151,6 +190,7 @@ fn root_lines(out: &mut Out, root: &Root) {
     let paths: Vec<String> = root
         .paths
         .iter()
+        .filter(|p| p.share >= verdict::WORTH_A_LINE)
         .take(3)
         .map(|p| format!("{} {}", verdict::path_words(&root.paths, p), text::percent(p.share)))
         .collect();
@@ -172,17 +212,7 @@ fn root_lines(out: &mut Out, root: &Root) {
         out.labelled("Spin", &format!("{} CPU-us an operation", text::micros(spin)));
     }
     for through in root.waits_through.iter().take(3) {
-        let mut what = format!("behind {}", text::plain(&through.class, 60));
-        if let Some(object) = &through.object {
-            what.push_str(&format!(" of {}", text::plain(object, 60)));
-        }
-        if let Some(wait) = through.wait_us_per_op {
-            what.push_str(&format!(
-                ": {} us an operation wait there, for holders asleep in the root",
-                text::micros(wait)
-            ));
-        }
-        out.labelled("Hides", &what);
+        out.labelled("Hides", &format!("behind {}", verdict::through_words(through)));
     }
 }
 
@@ -194,12 +224,16 @@ fn recorded(out: &mut Out, point: &Point) {
         };
         match idle {
             Some((share, idle)) if point.roots.is_empty() => out.line(&format!(
-                "Idle {} = {:.1} CPU-s. Not charged to anything: there was no capture.",
+                "Idle {} = {} CPU-s. Not charged to anything: there was no capture.",
                 text::percent(share),
-                idle
+                text::cpu_seconds(idle)
             )),
             Some((share, idle)) => {
-                out.line(&format!("Idle {} = {:.1} CPU-s. Charged to:", text::percent(share), idle));
+                out.line(&format!(
+                    "Idle {} = {} CPU-s. Charged to:",
+                    text::percent(share),
+                    text::cpu_seconds(idle)
+                ));
             }
             None => out.line("The idle time is not known."),
         }
