@@ -133,7 +133,7 @@ fn remedies_are_targets_of_their_own_with_a_reason() {
         texts("xfs:agsize=64M+size=2G", 24),
         ["xfs:size=2G+agcount=48", "ext4:size=2G", "btrfs:size=2G"]
     );
-    assert_eq!(texts("xfs", 2), ["ext4", "btrfs"], "4 groups are the default");
+    assert_eq!(texts("xfs", 2), ["xfs:agcount=8", "ext4", "btrfs"], "4 groups are the default");
     assert_eq!(texts("xfs", 2048)[0], "xfs:agcount=256", "a group needs 16 MiB");
     assert_eq!(texts("xfs:agcount=48", 24), ["ext4", "btrfs"]);
     assert_eq!(texts("ext4", 4), ["ext4:journal=off", "xfs", "btrfs"]);

@@ -49,6 +49,10 @@ impl Host<'_> {
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(named("PDEATHSIG"))?;
         setpgid(None, None).map_err(named("setpgid"))?;
         sys::default_signals();
+        // So that holders and waiters in a report bear the workload's name. The kernel keeps 15 bytes; a name with a NUL stays ours.
+        if let Ok(name) = std::ffi::CString::new(self.spec.workload.name()) {
+            let _ = rustix::thread::set_name(&name);
+        }
         let null = File::options().read(true).write(true).open("/dev/null");
         let null = null.map_err(|e| Failure::new("cannot open /dev/null").io(&e))?;
         rustix::stdio::dup2_stdin(&null).map_err(named("dup2"))?;

@@ -118,8 +118,8 @@ impl FileSystem for Xfs {
     }
 
     fn remedies(&self, size: u64, tasks: u32) -> Vec<(Vec<(&'static str, String)>, String)> {
-        // As many groups as fit: each needs at least 16 MiB.
-        let groups = (u64::from(tasks) * 2).min(size / LEAST_GROUP);
+        // Twice as many as tasks, and as mkfs makes on a small image, as far as they fit: each needs at least 16 MiB.
+        let groups = (u64::from(tasks) * 2).max(8).min(size / LEAST_GROUP);
         if groups <= 4 {
             return Vec::new();
         }
