@@ -5,7 +5,7 @@
 #
 # Builds nothing that is measured while it measures: run `cargo build --release -p capture --examples` first
 # (RECORD names the binary). Debian packages of the peers: libbpf-tools, linux-perf, bpftrace; those that are not there, or do not
-# run on this kernel, are left out and named.
+# run on this kernel, are left out and named. VARIANTS="none perfloss" races only some.
 set -u
 load=$1 rounds=$2 seconds=${3:-1.5}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -57,7 +57,7 @@ start() { # variant: starts it in the background, or fails
 	kill -0 $tracer 2>/dev/null
 }
 
-variants="none stackless perfloss perfloss-offcpu offcputime perf-sched bpftrace"
+variants=${VARIANTS:-none stackless perfloss perfloss-offcpu offcputime perf-sched bpftrace}
 for v in $variants; do
 	[ "$v" = none ] && continue
 	if start $v; then

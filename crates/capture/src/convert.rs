@@ -32,7 +32,8 @@ struct OpenWait {
 /// Turns entries into events.
 pub struct Converter {
     pub builder: Builder,
-    pub kernel: KernelSymbols,
+    /// Read when they are first needed: that takes as long as 100,000 events.
+    kernel: Option<KernelSymbols>,
     user: UserSymbols,
     namer: Namer,
     members: Members,
@@ -74,7 +75,7 @@ impl Converter {
         let cgroups = matches!(scope, Scope::Cgroup(_));
         Converter {
             builder,
-            kernel: KernelSymbols::none(),
+            kernel: None,
             user: UserSymbols::new(),
             namer,
             members: Members::new(scope),
@@ -98,6 +99,15 @@ impl Converter {
             events: 0,
             lost_stacks: 0,
         }
+    }
+
+    /// Reads the names of the kernel's functions, once, before the first conversion.
+    pub fn read_kernel_symbols(&mut self) {
+        self.kernel.get_or_insert_with(|| KernelSymbols::read().unwrap_or_else(|_| KernelSymbols::none()));
+    }
+
+    fn kernel_function(&self, address: u64) -> Option<(&str, Option<&str>)> {
+        self.kernel.as_ref()?.function(address)
     }
 
     fn push(&mut self, ts: u64, cpu: u16, kind: Kind) {
@@ -186,6 +196,12 @@ impl Converter {
         });
         let cpu = seed.cpu as u16;
         self.push(seed.ts, cpu, Kind::Seed { task, state, lock });
+        if let Some(lock) = lock {
+            // its end is announced by address alone
+            let address = seed.blocker & !3;
+            let kind = self.builder.lock(lock).kind;
+            self.open.entry(seed.tid).or_default().push(OpenWait { address, kind, lock, owner: None, slept: true });
+        }
         if blocked && seed.futex != 0 && lock.is_none() {
             let lock = self.futex(seed.tgid, seed.futex, seed.futex_op, store);
             self.push(seed.ts, cpu, Kind::BlockedOn { task, lock });
@@ -555,7 +571,7 @@ impl Converter {
 
     /// Takes the description of a lock. Memory is reused: another object at the same address is another lock.
     fn describe(&mut self, info: &LockInfo) {
-        let named = self.namer.name(info, &self.kernel);
+        let named = self.namer.name(info, self.kernel.as_ref());
         let class = named.class.map(|c| self.builder.str(&c));
         let object = named.object.map(|o| self.builder.str(&o));
         let process = named.process.and_then(|p| self.builder.live_task(p));
@@ -603,13 +619,7 @@ impl Converter {
         let object = Some(self.builder.str(&object));
         let class = (operation & !PRIVATE == CONDITION).then(|| self.builder.str("condition"));
         let process = if shared.is_some() { None } else { process };
-        let lock = self.builder.add_lock(Lock {
-            kind: LockKind::Futex,
-            address,
-            class,
-            object,
-            process,
-        });
+        let lock = self.builder.add_lock(Lock { kind: LockKind::Futex, address, class, object, process });
         self.futexes.insert(key, lock);
         lock
     }
@@ -629,7 +639,7 @@ impl Converter {
                 }
                 None if store.is_user(raw) => self.unknown(),
                 None => {
-                    let name = self.kernel.function(*address).map(|f| f.0);
+                    let name = self.kernel_function(*address).map(|f| f.0);
                     if frames.is_empty() && name.is_some_and(is_tracer_frame) {
                         continue;
                     }
@@ -658,7 +668,7 @@ impl Converter {
         if let Some(symbol) = self.kernel_frames.get(&address) {
             return *symbol;
         }
-        let symbol = match self.kernel.function(address) {
+        let symbol = match self.kernel.as_ref().and_then(|k| k.function(address)) {
             Some((name, module)) => self.builder.symbol(name, module),
             None => self.unknown(),
         };

@@ -210,7 +210,7 @@ impl Namer {
     }
 
     /// What the lock of a description is called.
-    pub fn name(&self, info: &LockInfo, kernel: &KernelSymbols) -> Named {
+    pub fn name(&self, info: &LockInfo, kernel: Option<&KernelSymbols>) -> Named {
         let mut named = Named { kind: kind_of(info.flags), ..Named::default() };
         let on = device(info);
         match info.object {
@@ -241,8 +241,8 @@ impl Namer {
                 named.object = Some(format!("tree block {} on {on}", info.id));
             }
             _ => {
-                named.class =
-                    self.class_by_cache(info).or_else(|| kernel.variable(info.address).map(str::to_owned));
+                let global = || kernel?.variable(info.address).map(str::to_owned);
+                named.class = self.class_by_cache(info).or_else(global);
             }
         }
         named

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
@@ -162,7 +162,7 @@ pub struct ProcessMaps {
     pub tgid: u32,
     pub mappings: Vec<Mapping>,
     /// Code that was compiled at run time, by /tmp/perf-PID.map: start, length, name.
-    jit: Vec<(u64, u64, Box<str>)>,
+    jit: OnceLock<Vec<(u64, u64, Box<str>)>>,
     /// Through which the process's files can be opened if its mount namespace is not ours.
     root: Option<PathBuf>,
 }
@@ -174,11 +174,21 @@ impl ProcessMaps {
     /// What reading /proc/PID/maps fails with: it is gone, or not ours (CAP_SYS_PTRACE).
     pub fn read(tgid: u32) -> io::Result<ProcessMaps> {
         let text = fs::read_to_string(format!("/proc/{tgid}/maps"))?;
-        let own = fs::read_link("/proc/self/ns/mnt").ok();
+        static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let own = OWN.get_or_init(|| fs::read_link("/proc/self/ns/mnt").ok());
         let theirs = fs::read_link(format!("/proc/{tgid}/ns/mnt")).ok();
-        let root = (own != theirs).then(|| PathBuf::from(format!("/proc/{tgid}/root")));
-        let jit = fs::read_to_string(format!("/tmp/perf-{tgid}.map")).map(|t| parse_perf_map(&t));
-        Ok(ProcessMaps { tgid, mappings: parse_maps(&text), jit: jit.unwrap_or_default(), root })
+        let root = (*own != theirs).then(|| PathBuf::from(format!("/proc/{tgid}/root")));
+        Ok(ProcessMaps { tgid, mappings: parse_maps(&text), jit: OnceLock::new(), root })
+    }
+
+    /// The function at an address that was compiled at run time.
+    fn compiled(&self, address: u64) -> Option<Named> {
+        let jit = self.jit.get_or_init(|| {
+            let text = fs::read_to_string(format!("/tmp/perf-{}.map", self.tgid));
+            text.map(|t| parse_perf_map(&t)).unwrap_or_default()
+        });
+        let (start, length, name) = &jit[jit.partition_point(|j| j.0 <= address).checked_sub(1)?];
+        (address - start < *length).then(|| ((**name).into(), address - start))
     }
 
     /// The mapping that an address is in.
@@ -253,13 +263,10 @@ impl UserSymbols {
     /// The function at an address of a process with the distance from its begin, and the last part of the name of the file that it
     /// is in.
     pub fn function(&self, maps: &ProcessMaps, address: u64) -> (Option<Named>, Option<String>) {
-        let jit = maps.jit.partition_point(|j| j.0 <= address).checked_sub(1).map(|i| &maps.jit[i]);
-        if let Some((start, length, name)) = jit
-            && address - start < *length
-        {
-            return (Some(((**name).into(), address - start)), None);
-        }
         let Some(mapping) = maps.find(address) else { return (None, None) };
+        if mapping.path.is_empty() || mapping.path.starts_with("//anon") {
+            return (maps.compiled(address), None);
+        }
         let file = Path::new(&*mapping.path).file_name().map(|f| f.to_string_lossy().into_owned());
         if !mapping.path.starts_with('/') {
             let name = (!mapping.path.is_empty()).then(|| mapping.path.to_string());
