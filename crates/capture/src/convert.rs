@@ -192,15 +192,20 @@ impl Converter {
                 1 => LockKind::Semaphore,
                 _ => LockKind::Rwsem,
             };
-            self.lock(seed.blocker & !3, kind)
+            (self.lock(seed.blocker & !3, kind), kind)
         });
         let cpu = seed.cpu as u16;
-        self.push(seed.ts, cpu, Kind::Seed { task, state, lock });
-        if let Some(lock) = lock {
+        self.push(seed.ts, cpu, Kind::Seed { task, state, lock: lock.map(|(lock, _)| lock) });
+        if let Some((lock, kind)) = lock {
             // its end is announced by address alone
             let address = seed.blocker & !3;
-            let kind = self.builder.lock(lock).kind;
-            self.open.entry(seed.tid).or_default().push(OpenWait { address, kind, lock, owner: None, slept: true });
+            self.open.entry(seed.tid).or_default().push(OpenWait {
+                address,
+                kind,
+                lock,
+                owner: None,
+                slept: true,
+            });
         }
         if blocked && seed.futex != 0 && lock.is_none() {
             let lock = self.futex(seed.tgid, seed.futex, seed.futex_op, store);
