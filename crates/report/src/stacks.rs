@@ -122,6 +122,13 @@ impl<'a> Flame<'a> {
     }
 }
 
+/// The stacks of the workload's own tasks; all of them where none is known to be. Of the time off the CPU that is what a reader
+/// looks for: everybody else on the machine sleeps most of the time, too.
+pub fn of_workload(list: &[Stack]) -> Vec<Stack> {
+    let own: Vec<Stack> = list.iter().filter(|s| s.of_workload == Some(true)).cloned().collect();
+    if own.is_empty() { list.to_vec() } else { own }
+}
+
 /// The tree of one list of stacks, weights in microseconds.
 pub fn fold<'a>(stacks: &'a Stacks, list: &'a [Stack]) -> Flame<'a> {
     let mut flame = Flame::new();

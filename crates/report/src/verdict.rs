@@ -32,6 +32,18 @@ pub fn through_words(w: &WaitThrough) -> String {
     what
 }
 
+/// What passes through a root and is waited for long enough to be worth a line: a hundredth of what the root's own waits take.
+pub fn waits_through(root: &Root) -> impl Iterator<Item = &WaitThrough> {
+    root.waits_through.iter().filter(|w| {
+        let of = |part: Option<f64>, whole: Option<f64>| {
+            part.zip(whole).filter(|(_, whole)| *whole > 0.0).map(|(part, whole)| part / whole)
+        };
+        of(w.wait_us_per_op, root.wait_us_per_op)
+            .or_else(|| of(w.wait_s, root.wait_s))
+            .is_none_or(|s| s >= 0.01)
+    })
+}
+
 /// Fewest rounds on both sides with which a permutation test can find anything at the 5 % level.
 const ENOUGH_ROUNDS: usize = 4;
 
@@ -225,7 +237,7 @@ pub fn split_words(split: &Split) -> String {
     ];
     parts.sort_by(|a, b| b.0.total_cmp(&a.0));
     let words: Vec<String> =
-        parts.into_iter().filter(|(share, _)| *share > 0.0).map(|(_, words)| words).collect();
+        parts.into_iter().filter(|(share, _)| *share >= WORTH_A_LINE).map(|(_, words)| words).collect();
     words.join(" · ")
 }
 

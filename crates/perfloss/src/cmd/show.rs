@@ -58,6 +58,9 @@ pub struct Args {
     /// Time on the CPU instead of off it (--folded, --flame-graph)
     #[arg(long)]
     on_cpu: bool,
+    /// Off-CPU stacks of all tasks, not only of the workload's (--folded, --flame-graph, --pprof)
+    #[arg(long)]
+    all_tasks: bool,
     /// The difference an operation to this target, in the same workload and tasks (--flame-graph)
     #[arg(long, value_name = "TARGET", requires = "flame_graph")]
     against: Option<String>,
@@ -162,7 +165,11 @@ fn captured(args: &Args, result: &RunResult, selection: &Selection) -> Result<Ve
         return report::perfetto::trace(point.ok_or_else(|| usage(report::FormatError::NoTimeline))?)
             .map_err(usage);
     }
-    let point = point.ok_or_else(|| usage(report::FormatError::NoStacks))?;
+    let mut point = point.cloned().ok_or_else(|| usage(report::FormatError::NoStacks))?;
+    if !args.all_tasks {
+        only_workload(&mut point);
+    }
+    let point = &point;
     if args.pprof {
         return report::pprof::profile(point).map_err(usage);
     }
@@ -186,8 +193,19 @@ fn captured(args: &Args, result: &RunResult, selection: &Selection) -> Result<Ve
         .ok_or_else(|| {
             Failure::usage(format!("--against {against:?}: no such point; this result has {}", names(result)))
         })?;
+    let mut base = base.clone();
+    if !args.all_tasks {
+        only_workload(&mut base);
+    }
     let base_stacks = base.stacks.as_ref().ok_or_else(|| usage(report::FormatError::NoStacks))?;
-    flamegraph::difference_svg(base_stacks, stacks, which, &name(base), &name(point)).map_err(usage)
+    flamegraph::difference_svg(base_stacks, stacks, which, &name(&base), &name(point)).map_err(usage)
+}
+
+/// Of the time off the CPU only that of the workload's tasks: everybody else on the machine sleeps most of the time.
+fn only_workload(point: &mut Point) {
+    if let Some(stacks) = &mut point.stacks {
+        stacks.off_cpu = report::stacks::of_workload(&stacks.off_cpu);
+    }
 }
 
 fn parquet(args: &Args, result: &RunResult) -> Result<Status, Failure> {

@@ -54,9 +54,9 @@ pub(super) fn section(chains: &Chains) -> Markup {
                     g.node {
                         rect x=(n(*x)) y=(n(*y)) width=(BOX_WIDTH) height=(BOX_HEIGHT) rx=(if data.kind == ChainNodeKind::Tasks { 20 } else { 4 })
                             style=(node_style(data.kind)) {}
-                        text x=(n(x + BOX_WIDTH / 2.0)) y=(n(y + 18.0)) text-anchor="middle" style="font-weight:600" { (plain(&data.label, 26)) }
+                        text x=(n(x + BOX_WIDTH / 2.0)) y=(n(y + 18.0)) text-anchor="middle" style="font-weight:600" { (plain(&data.label, 22)) }
                         text.soft x=(n(x + BOX_WIDTH / 2.0)) y=(n(y + 35.0)) text-anchor="middle" {
-                            (plain(data.detail.as_deref().unwrap_or_else(|| data.lock_kind.map_or("", |k| k.words())), 28))
+                            (plain(data.detail.as_deref().unwrap_or_else(|| data.lock_kind.map_or("", |k| k.words())), 27))
                         }
                         title { (name(*node)) }
                     }

@@ -1,6 +1,6 @@
 //! Flame graphs, and the difference of two, drawn as boxes whose text stays readable at any width.
 
-use crate::stacks::{Flame, Frame, fold, merge};
+use crate::stacks::{Flame, Frame, fold, merge, of_workload};
 use crate::text::{self, plain};
 use maud::{Markup, html};
 use result::{Point, Stacks};
@@ -9,13 +9,16 @@ use result::{Point, Stacks};
 const NARROWEST: f64 = 0.0015;
 /// Most frames that are drawn.
 const FRAMES: usize = 1500;
+/// Most rows that are drawn: beyond it there is only recursion.
+const ROWS: usize = 72;
 const ROW: usize = 18;
 
 /// Off-CPU and on-CPU time of a captured window.
 pub(super) fn section(stacks: &Stacks) -> Markup {
+    let own = of_workload(&stacks.off_cpu);
     html! {
         @for (name, what, list) in [
-            ("Off-CPU flame graph", "time off the CPU", &stacks.off_cpu),
+            ("Off-CPU flame graph of the workload's tasks", "time off the CPU", &own),
             ("On-CPU flame graph", "time on the CPU", &stacks.on_cpu),
         ] {
             @let flame = fold(stacks, list);
@@ -42,9 +45,10 @@ pub(super) fn difference(base: &Point, new: &Point, base_name: &str, new_name: &
     else {
         return html! {};
     };
+    let (a_own, b_own) = (of_workload(&a.off_cpu), of_workload(&b.off_cpu));
     html! {
         @for (name, a_list, b_list) in [
-            ("Off-CPU time an operation, the difference", &a.off_cpu, &b.off_cpu),
+            ("Off-CPU time of the workload's tasks an operation, the difference", &a_own, &b_own),
             ("On-CPU time an operation, the difference", &a.on_cpu, &b.on_cpu),
         ] {
             @let flame = merge((a, a_list, a_ops), (b, b_list, b_ops));
@@ -83,7 +87,8 @@ fn draw(
     words: &dyn Fn(&Frame<'_>) -> String,
     class: &dyn Fn(&Frame<'_>) -> &'static str,
 ) -> Markup {
-    let frames = flame.layout(NARROWEST, FRAMES);
+    let mut frames = flame.layout(NARROWEST, FRAMES);
+    frames.retain(|f| f.depth < ROWS);
     let depth = frames.iter().map(|f| f.depth).max().unwrap_or(0) + 1;
     html! {
         div {

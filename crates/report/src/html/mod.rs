@@ -262,7 +262,7 @@ fn causes(groups: &[Group<'_>], captured: &[(usize, &Point)]) -> Markup {
                 div.captured data-point=(index) {
                     h3 { (name(p)) }
                     (parts::capture(p))
-                    @for root in p.roots.iter().take(20) { (roots::card(p, root)) }
+                    (roots::section(p))
                     @if let Some(chains) = &p.chains { (chains::section(chains)) }
                     @if let Some(timeline) = &p.timeline { (timeline::section(timeline)) }
                     @if let Some(stacks) = &p.stacks {

@@ -49,7 +49,7 @@ pub(super) fn budget_table(group: &Group<'_>) -> Markup {
                     tr {
                         th.l scope="col" { "target" } th scope="col" { "tasks" } th scope="col" { "ops/s" } th scope="col" { "±" }
                         th scope="col" { "of best" } th scope="col" { "scaling" } th scope="col" { "spread" }
-                        th scope="col" { "CPU-us per op" }
+                        th scope="col" { "total" }
                         @for part in &known { th scope="col" { (part_label(*part)) } }
                     }
                 }
@@ -75,7 +75,7 @@ pub(super) fn budget_table(group: &Group<'_>) -> Markup {
             }
         }
         p.note {
-            "Scaling: against one task on the same target. Spread: fastest less slowest task, of the median. "
+            "From total on: CPU-us per operation. Scaling: against one task on the same target. Spread: fastest less slowest task, of the median. "
             (NONE) " was not measured; it is not zero."
         }
     }

@@ -6,8 +6,30 @@ use crate::verdict;
 use maud::{Markup, html};
 use result::{Point, Root, Split};
 
+/// Share of the idle time from which on a root has its card in the open.
+const LARGE: f64 = 0.05;
+
+/// The roots of a point: large ones in the open, small and hidden ones to unfold.
+pub(super) fn section(point: &Point) -> Markup {
+    let roots = &point.roots[..point.roots.len().min(30)];
+    let large = |i: usize, r: &Root| i == 0 || (!r.latent && r.share_of_idle.is_some_and(|s| s >= LARGE));
+    let (large, small): (Vec<_>, Vec<_>) = roots.iter().enumerate().partition(|(i, r)| large(*i, r));
+    html! {
+        @if roots.iter().any(|r| r.disturbed) {
+            p.void { "Capture changed the behaviour: take the shares of the roots as a hint only." }
+        }
+        @for (_, root) in &large { (card(point, root)) }
+        @if !small.is_empty() {
+            details {
+                summary { (small.len()) " smaller roots and waits hidden behind other work" }
+                @for (_, root) in &small { (card(point, root)) }
+            }
+        }
+    }
+}
+
 /// A root with its paths, holders, split, what passes through it, and the remedies that speak to it.
-pub(super) fn card(point: &Point, root: &Root) -> Markup {
+fn card(point: &Point, root: &Root) -> Markup {
     let remedies: Vec<_> = point
         .remedies
         .iter()
@@ -20,10 +42,10 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
     if let Some(s) = root.idle_cpu_s {
         size.push(format!("{} CPU-s of idle time", text::cpu_seconds(s)));
     }
-    if let Some(us) = root.wait_us_per_op.filter(|_| root.share_of_idle.is_some()) {
+    if let Some(us) = root.wait_us_per_op.filter(|us| *us > 0.0 && root.share_of_idle.is_some()) {
         size.push(format!("{} us of waiting an operation", text::micros(us)));
     }
-    if let Some(us) = root.spin_us_per_op {
+    if let Some(us) = root.spin_us_per_op.filter(|us| *us > 0.0) {
         size.push(format!("{} CPU-us of spinning", text::micros(us)));
     }
     if let Some(n) = root.waits.filter(|n| *n > 0) {
@@ -37,7 +59,6 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
                 (size.join(" · "))
                 @if let Some(when) = &root.when { " · " (plain(when, 100)) }
             }
-            @if root.disturbed { p.void { "Capture changed the behaviour: take the shares as a hint only." } }
             @if root.latent {
                 p { "Latent: the wait costs no idle time here, because other tasks had work. A machine with more CPUs would lose it." }
             }
@@ -69,10 +90,10 @@ pub(super) fn card(point: &Point, root: &Root) -> Markup {
                     }
                 }
             }
-            @if !root.waits_through.is_empty() {
+            @if verdict::waits_through(root).next().is_some() {
                 h4 { "Hides behind" }
                 ul.paths {
-                    @for w in root.waits_through.iter().take(8) {
+                    @for w in verdict::waits_through(root).take(8) {
                         li {
                             (w.kind.words()) " " (verdict::through_words(w))
                         }

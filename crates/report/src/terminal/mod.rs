@@ -211,7 +211,7 @@ fn root_lines(out: &mut Out, root: &Root) {
     if let Some(spin) = root.spin_us_per_op.filter(|s| *s > 0.0) {
         out.labelled("Spin", &format!("{} CPU-us an operation", text::micros(spin)));
     }
-    for through in root.waits_through.iter().take(3) {
+    for through in verdict::waits_through(root).take(3) {
         out.labelled("Hides", &format!("behind {}", verdict::through_words(through)));
     }
 }
