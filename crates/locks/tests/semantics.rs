@@ -1,5 +1,7 @@
 //! What each lock promises, one promise a test, on real threads.
 
+#![allow(clippy::unwrap_used)]
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex as StdMutex, mpsc};

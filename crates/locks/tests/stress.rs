@@ -1,5 +1,7 @@
 //! Many threads on few CPUs, with signals, yields and time-outs at bad moments: nothing may get lost.
 
+#![allow(clippy::unwrap_used)]
+
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
