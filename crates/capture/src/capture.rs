@@ -115,7 +115,7 @@ pub struct Report {
     pub truncated_names: u64,
     /// Switches of tasks that the capture had no state for (they began before it, and were missed).
     pub stateless_switches: u64,
-    /// User stacks of processes that had ended before their mappings could be read.
+    /// Processes with user stacks that were too short-lived for their mappings to be read: these stacks have no names.
     pub late_maps: u64,
     /// What could not be captured on this kernel, in words.
     pub missing: Vec<String>,
@@ -184,7 +184,7 @@ impl Capture {
         let end = Arc::new(Mutex::new(Report::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let (send, receive) = sync_channel::<Batch>(QUEUE);
-        let reader = Reader::new(Rings::of(&loaded));
+        let reader = Reader::new(Rings::of(&loaded), PATIENCE_NS);
         let thread_error = |e| Error::io("starting the reader of the events", e);
         let drain = thread::Builder::new()
             .name("perfloss-drain".into())
@@ -257,6 +257,8 @@ impl Drop for Capture {
     }
 }
 
+/// Processes that live shorter have user stacks without names; reading the mappings of each would cost a compile farm percents.
+const PATIENCE_NS: u64 = 30_000_000;
 /// Batches that may wait for the converter.
 const QUEUE: usize = 4096;
 /// Entries that are kept before they are converted while the capture runs: converting takes time from the workload.

@@ -710,19 +710,7 @@ fn irq(flags: u8) -> IrqKind {
     }
 }
 
-/// The arguments of a process, joined by blanks and cut.
-pub fn command_line(tgid: u32) -> Option<String> {
-    let bytes = std::fs::read(format!("/proc/{tgid}/cmdline")).ok()?;
-    let text: Vec<String> = bytes
-        .split(|b| *b == 0)
-        .filter(|a| !a.is_empty())
-        .map(|a| String::from_utf8_lossy(a).into_owned())
-        .collect();
-    let mut line = text.join(" ");
-    if line.len() > 200 {
-        let end = (0..=200).rev().find(|i| line.is_char_boundary(*i)).unwrap_or(0);
-        line.truncate(end);
-        line.push('…');
-    }
-    (!line.is_empty()).then_some(line)
+/// The command line of a process that is there already.
+fn command_line(tgid: u32) -> Option<String> {
+    layout::command_line(&std::fs::read(format!("/proc/{tgid}/cmdline")).ok()?)
 }

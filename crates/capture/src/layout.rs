@@ -93,11 +93,30 @@ pub struct RawBig {
 }
 
 impl RawBig {
+    /// The command line of an exec.
+    pub fn command(&self) -> Option<String> {
+        let length = usize::try_from(self.frames).ok().filter(|l| *l > 0)?.min(MAX_FRAMES * 8);
+        let bytes: Vec<u8> = self.ip.iter().flat_map(|w| w.to_ne_bytes()).take(length).collect();
+        command_line(&bytes)
+    }
+
     /// The frames, leaf first; none if the stack could not be taken.
     pub fn stack(&self) -> &[u64] {
         let n = usize::try_from(self.frames).unwrap_or(0).min(MAX_FRAMES);
         &self.ip[..n]
     }
+}
+
+/// Arguments, each ended by a zero byte, joined by blanks and cut.
+pub fn command_line(bytes: &[u8]) -> Option<String> {
+    let arguments = bytes.split(|b| *b == 0).filter(|a| !a.is_empty());
+    let mut line = arguments.map(|a| String::from_utf8_lossy(a).into_owned()).collect::<Vec<_>>().join(" ");
+    if line.len() > 200 {
+        let end = (0..=200).rev().find(|i| line.is_char_boundary(*i)).unwrap_or(0);
+        line.truncate(end);
+        line.push('…');
+    }
+    (!line.is_empty()).then_some(line)
 }
 
 /// A length divided by a chance in 2^-32, of which the largest number is 1.

@@ -206,7 +206,7 @@ impl OffCpu {
         seeds(&loaded)?;
         let from = sys::monotonic_ns();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut reader = Reader::new(Rings::of(&loaded));
+        let mut reader = Reader::new(Rings::of(&loaded), 0);
         let thread = thread::Builder::new()
             .name("perfloss-drain".into())
             .spawn({

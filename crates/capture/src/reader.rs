@@ -4,7 +4,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::convert::command_line;
 use crate::layout::{self, LockInfo, RawBig, RawEvent, big, ev};
 use crate::loader::{BIG_SEQ, BIG_TAIL, EVENT_SEQ, Loaded, TAIL};
 use crate::symbols::ProcessMaps;
@@ -120,6 +119,10 @@ pub struct Reader {
     generations: u32,
     read_at: HashMap<u32, u64>,
     unreadable: HashSet<u32>,
+    /// By process: when it was first wanted.
+    first_seen: HashMap<u32, u64>,
+    /// How long a process must have been there before its mappings are read: reading takes longer than a short-lived one's stacks.
+    patience_ns: u64,
     /// User stacks of processes whose mappings could not be read any more.
     pub late_maps: u64,
     batch: Batch,
@@ -155,7 +158,7 @@ const FUTEX_PRIVATE: u16 = 128;
 const REREAD_NS: u64 = 100_000_000;
 
 impl Reader {
-    pub fn new(rings: Rings) -> Reader {
+    pub fn new(rings: Rings, patience_ns: u64) -> Reader {
         let cpus = rings.cpus;
         Reader {
             rings: Arc::new(rings),
@@ -167,6 +170,8 @@ impl Reader {
             generations: 0,
             read_at: HashMap::new(),
             unreadable: HashSet::new(),
+            first_seen: HashMap::new(),
+            patience_ns,
             late_maps: 0,
             batch: Batch::default(),
         }
@@ -245,9 +250,10 @@ impl Reader {
                 note.lock = sys::from_bytes::<LockInfo>(&bytes).map(Box::new);
             }
             big::COMM if record.flags & layout::COMM_EXEC != 0 => {
-                note.command = command_line(record.tgid).map(String::into_boxed_str);
+                note.command = record.command().map(String::into_boxed_str);
                 self.current.remove(&record.tgid);
                 self.unreadable.remove(&record.tgid);
+                self.first_seen.remove(&record.tgid);
             }
             _ => {}
         }
@@ -313,6 +319,12 @@ impl Reader {
             }
         } else if self.unreadable.contains(&tgid) {
             return None;
+        } else if self.patience_ns > 0 {
+            let first = *self.first_seen.entry(tgid).or_insert(now);
+            if now.saturating_sub(first) < self.patience_ns {
+                self.late_maps += u64::from(first == now);
+                return None;
+            }
         }
         let known = known.map(|k| k.0);
         self.read_at.insert(tgid, now);

@@ -86,15 +86,17 @@ fn a_wait_that_spans_the_window_counts_up_to_its_edges_if_it_was_asked_for() {
 #[test]
 fn thresholds_and_states_select_waits() {
     let whom = || Whom::Processes(vec![std::process::id()]);
-    let work = || (sleeper(5, Duration::from_millis(1)), sleeper(5, Duration::from_millis(20)));
-    let long = Options { whom: whom(), min_us: 10_000, ..Options::default() };
+    let work = || (sleeper(5, Duration::from_millis(1)), sleeper(2, Duration::from_millis(200)));
+    // far apart: on a busy machine, a short sleeper waits for a CPU, too
+    let long = Options { whom: whom(), min_us: 150_000, ..Options::default() };
     let (measured_long, (short, long_sleeper)) = measured(long, work);
     let of = |m: &Measured, tid| m.rows.iter().filter(|r| r.tid == tid).map(|r| r.ns).sum::<u64>();
     assert_eq!(of(&measured_long, short.tid), 0);
-    assert!(of(&measured_long, long_sleeper.tid) >= 100_000_000);
-    let brief = Options { whom: whom(), max_us: 10_000, ..Options::default() };
-    let (measured_brief, (short, _)) = measured(brief, work);
+    assert!(of(&measured_long, long_sleeper.tid) >= 400_000_000);
+    let brief = Options { whom: whom(), max_us: 150_000, ..Options::default() };
+    let (measured_brief, (short, long_sleeper)) = measured(brief, work);
     assert!(of(&measured_brief, short.tid) > 4_000_000);
+    assert!(of(&measured_brief, long_sleeper.tid) < 200_000_000);
     let uninterruptible = Options { whom: whom(), state: Some(2), ..Options::default() };
     let (measured_state, (short, long_sleeper)) = measured(uninterruptible, work);
     let nanosleeps =

@@ -231,7 +231,8 @@ fn the_mmap_lock_has_a_name_a_process_and_an_owner() {
 
 #[test]
 fn a_preempted_holder_is_runnable_and_not_blocked() {
-    let (trace, (holder, waiter)) = captured(options(), || {
+    let (trace, (holder, waiter, stolen)) = captured(options(), || {
+        let before = stolen();
         let lock = Arc::new(Mutex::new(()));
         let gate = Arc::new(Barrier::new(3));
         let pin = || {
@@ -265,9 +266,10 @@ fn a_preempted_holder_is_runnable_and_not_blocked() {
         gate.wait();
         let waiter = stamped(|| drop(lock.lock().expect("nobody panics")));
         hog.join().expect("ends");
-        (holding.join().expect("ends"), waiter)
+        let holder = holding.join().expect("ends");
+        (holder, waiter, stolen() - before + 10_000_000)
     });
-    assert_time(&trace, &holder, "a preempted holder");
+    assert_time_less(&trace, &holder, stolen, "a preempted holder");
     assert_time(&trace, &waiter, "a waiter for a preempted holder");
     let task = task_at(&trace, holder.tid, holder.from);
     let preempted: Vec<Off> = offs(&trace, task)

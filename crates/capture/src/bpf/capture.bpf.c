@@ -521,6 +521,16 @@ static __always_inline void emit_comm(struct cpu_area *area, struct task_struct 
 	big->flags = flags;
 	big->frames = 0;
 	bpf_probe_read_kernel(big->comm, COMM_LEN, comm);
+	if (flags & COMM_EXEC) {
+		/* the arguments were just written: they are there, and reading them here is cheaper than /proc, and never too late */
+		struct mm_struct *mm = task->mm;
+		u64 length = mm ? mm->arg_end - mm->arg_start : 0;
+
+		if (length > ARGS_LEN)
+			length = ARGS_LEN;
+		if (length && !bpf_probe_read_user(big->ip, length, (void *)mm->arg_start))
+			big->frames = length;
+	}
 	publish(&big->seq, number);
 }
 

@@ -77,6 +77,8 @@ struct inode {
 } reloc;
 
 struct mm_struct {
+	unsigned long arg_start;
+	unsigned long arg_end;
 	struct rw_semaphore mmap_lock;
 	struct task_struct *owner;
 } reloc;

@@ -16,6 +16,8 @@ typedef unsigned long long u64;
 
 #define COMM_LEN 16
 #define MAX_FRAMES 127
+/* Of a command line, at an exec. */
+#define ARGS_LEN 256
 
 /* The kinds of small records. */
 enum event_type {
@@ -75,7 +77,7 @@ enum big_type {
 	BIG_WAKER_KERNEL = 5, /* kernel stack of who wakes; a: wakee, b: length so far */
 	BIG_SAMPLE_KERNEL = 6,
 	BIG_SAMPLE_USER = 7,
-	BIG_COMM = 8,	      /* a task has a new name; flags 1: by exec; a: parent, b: start */
+	BIG_COMM = 8,	      /* a task has a new name; by exec: its arguments in place of the frames, of `frames` bytes */
 	BIG_LOCK = 9,	      /* struct lock_info in place of the frames */
 	BIG_SLEEPER = 10,     /* kernel stack of a task that is off the CPU at the end */
 };
