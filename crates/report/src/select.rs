@@ -27,10 +27,11 @@ impl Selection {
     }
 }
 
-/// Time off the CPU in the captured windows, us an operation, or us when there are no operations.
+/// Time that the workload's tasks were off the CPU in the captured windows, us an operation, or us when there are no operations.
 fn off_cpu(point: &Point) -> f64 {
     point.stacks.as_ref().map_or(0.0, |s| {
-        let us: f64 = s.off_cpu.iter().map(|s| s.us).filter(|us| us.is_finite() && *us > 0.0).sum();
+        let own = crate::stacks::of_workload(&s.off_cpu);
+        let us: f64 = own.iter().map(|s| s.us).filter(|us| us.is_finite() && *us > 0.0).sum();
         match s.operations {
             Some(n) if n > 0.0 => us / n,
             _ => us,

@@ -57,6 +57,7 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules) -> ComparisonRepo
     let other_workload = base.selection.workload != new.selection.workload;
     let other_target = base.selection.target != new.selection.target;
     let mut used = vec![false; new.result.points.len()];
+    let (mut fewest, mut disturbed) = (Vec::new(), Vec::new());
     for a in base.selection.of(base.result) {
         let partner = new.result.points.iter().enumerate().find(|(i, b)| {
             !used[*i]
@@ -75,6 +76,8 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules) -> ComparisonRepo
             Ok((comparison, note)) => {
                 report.notes.extend(note);
                 report.comparisons.push(comparison);
+                fewest.push(smallest_p(a, b));
+                disturbed.push(disturbance(a).max(disturbance(b)));
             }
             Err(why) => report.refused.push(Refusal { point: Some(point_ref(b)), why }),
         }
@@ -84,9 +87,10 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules) -> ComparisonRepo
             report.notes.push(format!("only in new: {}", name(b)));
         }
     }
-    correct(&mut report.comparisons);
-    for c in &mut report.comparisons {
+    correct(&mut report.comparisons, &fewest);
+    for (c, share) in report.comparisons.iter_mut().zip(disturbed) {
         quiet(c, report.noise.as_ref());
+        undisturbed(c, share);
     }
     if report.noise.is_none() && !report.comparisons.is_empty() {
         report.notes.push(
@@ -236,8 +240,8 @@ fn root_changes(a: &Point, b: &Point) -> Vec<RootChange> {
 }
 
 /// Many points compared together find a "significant" difference by chance more often than one: Holm's correction keeps
-/// the chance of any false one at the level.
-fn correct(comparisons: &mut [Comparison]) {
+/// the chance of any false one at the level. `fewest` holds the smallest p that the rounds of each pair can give.
+fn correct(comparisons: &mut [Comparison], fewest: &[f64]) {
     let mut order: Vec<usize> = (0..comparisons.len())
         .filter(|i| comparisons[*i].verdict != Verdict::CannotSay && comparisons[*i].p_value.is_some())
         .collect();
@@ -249,7 +253,16 @@ fn correct(comparisons: &mut [Comparison]) {
         let c = &mut comparisons[i];
         least = least.max((p(c) * (count - rank) as f64).min(1.0));
         c.p_adjusted = Some(least);
-        if c.verdict.is_significant() && least > LEVEL {
+        if !c.verdict.is_significant() || least <= LEVEL {
+            continue;
+        }
+        if fewest.get(i).is_some_and(|p| p * count as f64 > LEVEL) {
+            // not even the clearest difference could pass
+            c.verdict = Verdict::CannotSay;
+            c.because.push(format!(
+                "too few rounds for {count} points compared together: more of them (--rounds 8), or choose points (--target, -t)"
+            ));
+        } else {
             c.verdict = Verdict::NoDifference;
             c.because.push(format!(
                 "p = {:.3} alone, but {:.3} corrected for {count} points compared together",
@@ -257,6 +270,41 @@ fn correct(comparisons: &mut [Comparison]) {
                 least
             ));
         }
+    }
+}
+
+/// The p of the clearest difference that so many rounds can show: all of one side above all of the other.
+fn smallest_p(a: &Point, b: &Point) -> f64 {
+    let rounds = |p: &Point| p.ops_per_s.as_ref().map_or(0, |e| e.rounds.len());
+    let (a, b) = (rounds(a), rounds(b));
+    let splits = (1..=a.min(b)).fold(1.0, |n, i| n * (a + b + 1 - i) as f64 / i as f64);
+    (2.0 / splits).min(1.0)
+}
+
+/// Share of the CPUs that others (processes, the hypervisor) used while a point was measured: the median over its rounds.
+fn disturbance(point: &Point) -> f64 {
+    let mut shares: Vec<f64> = point
+        .rounds
+        .iter()
+        .filter(|r| r.kept)
+        .filter_map(|r| {
+            let capacity = r.cpu.capacity.filter(|c| *c > 0.0)?;
+            Some((r.other_load_s.unwrap_or(0.0) + r.cpu.steal.unwrap_or(0.0)) / capacity)
+        })
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).map_or(0.0, |share| share.clamp(0.0, 1.0))
+}
+
+/// Where others took a share of the CPUs, a difference that this share alone can make says nothing.
+fn undisturbed(c: &mut Comparison, share: f64) {
+    let Some(ratio) = c.ratio else { return };
+    if c.verdict.is_significant() && ratio >= 1.0 - share && ratio * (1.0 - share) <= 1.0 {
+        c.verdict = Verdict::CannotSay;
+        c.because.push(format!(
+            "other processes and the hypervisor used {:.0} % of the CPUs meanwhile, which alone can make such a difference",
+            share * 100.0
+        ));
     }
 }
 

@@ -190,3 +190,41 @@ fn roots_that_grew_or_went_are_named_by_their_cost() {
     new.points[0].capture = None;
     assert!(judge(&base, &new).comparisons[0].roots.is_empty());
 }
+
+#[test]
+fn a_clear_difference_with_too_few_rounds_for_the_number_of_points_is_not_called_none() {
+    let points = |rate: f64| [1, 2].map(|t| point(t, (0..4).map(|i| rate + f64::from(i)).collect())).to_vec();
+    // 4 rounds a side: the smallest p is 2/70, twice that is above 5 %.
+    let report = judge(&result_of(points(1000.0)), &result_of(points(500.0)));
+    for c in &report.comparisons {
+        assert_eq!(c.verdict, Verdict::CannotSay);
+        assert!(c.because[0].contains("too few rounds"), "{:?}", c.because);
+    }
+    assert!(!report.loss_found);
+    // One of them alone can be judged.
+    let report = judge(&result_of(points(1000.0)[..1].to_vec()), &result_of(points(500.0)[..1].to_vec()));
+    assert_eq!(report.comparisons[0].verdict, Verdict::Slower);
+}
+
+#[test]
+fn a_difference_that_other_load_alone_can_make_says_nothing() {
+    let with_load = |rate: f64, share: f64| {
+        let mut p = point(2, (0..8).map(|i| rate + f64::from(i)).collect());
+        p.rounds = (0..8)
+            .map(|_| result::Round {
+                kept: true,
+                other_load_s: Some(2.0 * share),
+                cpu: result::CpuSeconds { capacity: Some(2.0), ..Default::default() },
+                ..Default::default()
+            })
+            .collect();
+        result_of(vec![p])
+    };
+    let report = judge(&with_load(1000.0, 0.0), &with_load(800.0, 0.3));
+    assert_eq!(report.comparisons[0].verdict, Verdict::CannotSay);
+    assert!(report.comparisons[0].because[0].contains("30 %"));
+    assert!(!report.loss_found);
+    // It cannot make a larger one, and on a quiet machine none.
+    assert!(judge(&with_load(1000.0, 0.0), &with_load(500.0, 0.3)).loss_found);
+    assert!(judge(&with_load(1000.0, 0.01), &with_load(800.0, 0.01)).loss_found);
+}
