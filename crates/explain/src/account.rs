@@ -143,13 +143,13 @@ pub(crate) struct SampleSums {
 
 impl SampleSums {
     pub fn add(&mut self, ns: u64) {
-        self.ns += ns;
+        self.ns = self.ns.saturating_add(ns);
         self.count += 1;
         self.squares += (ns as f64) * (ns as f64);
     }
 
     pub fn merge(&mut self, other: &SampleSums) {
-        self.ns += other.ns;
+        self.ns = self.ns.saturating_add(other.ns);
         self.count += other.count;
         self.squares += other.squares;
     }

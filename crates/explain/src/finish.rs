@@ -154,10 +154,11 @@ impl Finish<'_> {
         for ((of, stack, in_scope), ns) in &self.account.paths {
             if *of == end && *in_scope {
                 let function = self.tables.stack_names(*stack).find(|n| !is_sleeping(n));
-                *by_function.entry(function.map_or("", plain)).or_default() += ns;
+                let sum = by_function.entry(function.map_or("", plain)).or_default();
+                *sum = sum.saturating_add(*ns);
             }
         }
-        let total: u64 = by_function.values().sum();
+        let total = by_function.values().fold(0u64, |a, ns| a.saturating_add(*ns));
         let top = by_function.into_iter().max_by_key(|(_, ns)| *ns);
         top.filter(|(_, ns)| *ns > total / 2).map_or(String::new(), |(name, _)| name.to_owned())
     }
@@ -219,7 +220,9 @@ impl Finish<'_> {
         for ((end, stack, in_scope), ns) in &self.account.paths {
             let Some(i) = self.index(index, *end) else { continue };
             let path = self.path(*stack, *ns, *in_scope);
-            sums.entry((i, *in_scope, path.stack.clone())).and_modify(|p| p.ns += ns).or_insert(path);
+            sums.entry((i, *in_scope, path.stack.clone()))
+                .and_modify(|p| p.ns = p.ns.saturating_add(*ns))
+                .or_insert(path);
         }
         for ((i, ..), path) in sums {
             roots[i].paths.push(path);
@@ -251,7 +254,8 @@ impl Finish<'_> {
             let below = names.iter().position(|n| plain(n) == "process_one_work");
             let work = below.and_then(|at| names.get(at.checked_sub(1)?)).copied();
             let name = self.holder_name(*task, work);
-            *stacks.entry((i, name, *stack)).or_default() += ns;
+            let sum = stacks.entry((i, name, *stack)).or_default();
+            *sum = sum.saturating_add(*ns);
         }
         for ((i, name, stack), ns) in stacks {
             let path = self.path(stack, ns, false);
@@ -433,7 +437,7 @@ impl Finish<'_> {
             }
             let in_scope = self.engine.scope.contains(row);
             let sums = merged.entry((self.family_of(*task), in_scope, *kernel, *user)).or_default();
-            sums.0 += ns;
+            sums.0 = sums.0.saturating_add(*ns);
             sums.1 += count;
         }
         let mut merged: Vec<_> = merged.into_iter().collect();
@@ -469,7 +473,7 @@ impl Finish<'_> {
             unpaired: account.unpaired,
             exits: account.exits,
             failed: account.failed.iter().map(|(task, status)| (name(task), *status)).collect(),
-            throttled_ns: self.throttled.iter().map(|(_, ns)| ns).sum(),
+            throttled_ns: self.throttled.iter().fold(0, |sum, (_, ns)| ns.saturating_add(sum)),
             start: account.first.unwrap_or(TimeNs(0)),
         }
     }
@@ -516,7 +520,7 @@ impl EndSums {
         self.parts.merge(&other.parts);
         self.spin_ns += other.spin_ns;
         self.elsewhere_ns += other.elsewhere_ns;
-        self.spin_samples_ns += other.spin_samples_ns;
+        self.spin_samples_ns = self.spin_samples_ns.saturating_add(other.spin_samples_ns);
         self.first = match (self.first, other.first) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
