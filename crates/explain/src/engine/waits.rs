@@ -63,7 +63,7 @@ impl Engine {
         let Some(slot) = self.tasks.get(holder.index()) else { return };
         for (at, stack, weight_ns) in slot.samples.iter().filter(|(at, ..)| *at >= from.t) {
             debug_assert!(*at <= self.clock.now.t);
-            saturating(self.account.under.entry((id, holder, *stack)).or_default(), weight_ns);
+            saturating(self.account.under.entry((id, holder, *stack)).or_default(), *weight_ns);
         }
     }
 
