@@ -26,7 +26,7 @@ mod checker {
 mod checker {
     use super::reset_clock;
     /// Schedules tried of each kind.
-    const SCHEDULES: usize = 1000;
+    const SCHEDULES: usize = 600;
 
     pub(super) use shuttle::sync::Arc;
     pub(super) use shuttle::thread::{spawn, yield_now};
