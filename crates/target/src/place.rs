@@ -71,6 +71,8 @@ pub struct Place {
     pub facts: Facts,
     /// Mounted by us, in this order.
     mounts: Vec<PathBuf>,
+    /// Directories and files of the machine that were made visible again, with what is mounted in them.
+    shown_again: Vec<PathBuf>,
     /// File systems of ours that have to be written back before they are unmounted.
     to_sync: Vec<PathBuf>,
 }
@@ -109,7 +111,14 @@ fn make_and_cover(layout: Layout<'_>) -> Result<Place, Error> {
     let root = root::enter(layout.fresh_proc)?;
     facts.notes.extend(root.missing);
 
-    let mut place = Place { dir: TMP.into(), src: None, facts, mounts: Vec::new(), to_sync: Vec::new() };
+    let mut place = Place {
+        dir: TMP.into(),
+        src: None,
+        facts,
+        mounts: Vec::new(),
+        shown_again: Vec::new(),
+        to_sync: Vec::new(),
+    };
     if layout.spec.is_overlay() {
         place.attach_overlay(&made, &root.own, layout.spec)?;
     } else {
@@ -124,8 +133,7 @@ fn make_and_cover(layout: Layout<'_>) -> Result<Place, Error> {
     if root.src_is_ours && place.src.is_none() {
         fs::remove_dir("/src").context(|| "remove the empty /src")?;
     }
-    let shown_again = keep::show(kept)?;
-    place.mounts.extend(shown_again);
+    place.shown_again = keep::show(kept)?;
     root::seal()?;
     if let Some(cwd) = cwd {
         // A working directory that is gone is no error: absolute names still mean the same.
@@ -161,7 +169,7 @@ pub fn enter_plain(
         write(&own.path()).context(|| "write the sources")?;
         src = Some(own.path());
     }
-    Ok(Place { dir, src, facts, mounts: Vec::new(), to_sync: Vec::new() })
+    Ok(Place { dir, src, facts, mounts: Vec::new(), shown_again: Vec::new(), to_sync: Vec::new() })
 }
 
 impl Place {
@@ -180,6 +188,9 @@ impl Place {
             syncfs(&directory).context(|| format!("write {} back", shown(path)))?;
         }
         let mut result = Ok(());
+        for path in self.shown_again.iter().rev() {
+            result = result.and(mount::detach_with_what_is_in_it(path));
+        }
         for path in self.mounts.iter().rev() {
             result = result.and(mount::detach(path));
         }

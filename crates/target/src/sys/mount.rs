@@ -123,3 +123,9 @@ pub(crate) fn detach(path: &Path) -> Result<(), Error> {
         Error::system(format!("unmount {}", shown(path)), std::io::Error::other(reason))
     })
 }
+
+/// Takes a copy of a tree of mounts away, whatever is mounted in it.
+pub(crate) fn detach_with_what_is_in_it(path: &Path) -> Result<(), Error> {
+    unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
+        .map_err(|errno| Error::system(format!("unmount {}", shown(path)), errno))
+}
