@@ -1,5 +1,6 @@
 //! The table of commands.
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::cmd;
@@ -27,7 +28,15 @@ enum Command {
 
 /// Reads the command line and runs the command that it names.
 pub fn run() -> Result<Status, Failure> {
-    match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) if e.use_stderr() && e.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return Err(Failure::usage(one_line(&e.to_string())));
+        }
+        // Help and version, which go to standard output; and help for who gave no command.
+        Err(e) => e.exit(),
+    };
+    match cli.command {
         Command::Run(args) => cmd::run::run(&args),
         Command::Record(args) => cmd::record::run(&args),
         Command::Show(args) => cmd::show::run(&args),
@@ -36,5 +45,45 @@ pub fn run() -> Result<Status, Failure> {
         Command::Lab(args) => cmd::lab::run(&args),
         Command::List(args) => cmd::list::run(&args),
         Command::Doctor(args) => cmd::doctor::run(&args),
+    }
+}
+
+/// The parser's error without its usage lines.
+fn one_line(error: &str) -> String {
+    let told =
+        error.lines().map(str::trim).take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+    let mut line = String::new();
+    for part in told.filter(|l| !l.is_empty()) {
+        let part = part.trim_start_matches("error: ").trim_start_matches("tip: ");
+        let goes_on = line.is_empty() || line.ends_with(':') || part.starts_with('[');
+        line.push_str(match (line.is_empty(), goes_on) {
+            (true, _) => "",
+            (false, true) => " ",
+            (false, false) => "; ",
+        });
+        line.extend(part.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_defined_without_contradictions() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_arguments_is_told_in_one_line() {
+        let told = |words: &[&str]| {
+            let all = ["perfloss", "run"].iter().chain(words);
+            Cli::try_parse_from(all).err().map(|e| one_line(&e.to_string())).unwrap_or_default()
+        };
+        assert_eq!(told(&[]), "the following required arguments were not provided: <WORKLOAD>...");
+        assert!(told(&["cc", "--rounds", "0"]).starts_with("invalid value '0' for '--rounds <N>'"));
+        let mode = told(&["cc", "--mode", "process"]);
+        assert!(mode.contains("[possible values: processes, threads]; a similar value"), "{mode}");
     }
 }

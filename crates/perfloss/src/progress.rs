@@ -29,7 +29,8 @@ impl Progress {
             plan.points.iter().map(of_a_point).sum::<Duration>() * (plan.rounds + plan.captures);
         let terminal = std::io::stderr().is_terminal();
         if shown && !terminal {
-            eprintln!("{what}{} points, {rounds} rounds: about {}", plan.points.len(), words(guess));
+            let points = counted(plan.points.len() as u64, "point");
+            eprintln!("{what}{points}, {}: about {}", counted(rounds, "round"), words(guess));
         }
         let bar = (shown && terminal).then(|| {
             let bar = ProgressBar::with_draw_target(Some(rounds), ProgressDrawTarget::stderr_with_hz(4));
@@ -57,7 +58,8 @@ impl Progress {
                 passed.mul_f64(f64::from(of - done) / f64::from(done))
             };
             bar.set_prefix(words(left));
-            let what = format!("{}{} on {}, {} tasks", self.what, p.workload, p.target, p.tasks);
+            let what =
+                format!("{}{} on {}, {}", self.what, p.workload, p.target, counted(p.tasks.into(), "task"));
             bar.set_message(what.chars().filter(|c| !c.is_control()).take(60).collect::<String>());
         }
     }
@@ -68,6 +70,10 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn words(time: Duration) -> String {

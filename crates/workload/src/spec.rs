@@ -39,7 +39,7 @@ pub enum Spec {
 #[non_exhaustive]
 pub enum SpecError {
     /// No such name.
-    #[error("unknown workload {name:?}{}; `perfloss list` names all of them", nearest.map(|n| format!(", did you mean {n:?}?")).unwrap_or_default())]
+    #[error("unknown workload {name:?}{}; `perfloss list` names all of them", nearest.map(|n| format!(" (did you mean {n:?}?)")).unwrap_or_default())]
     Unknown {
         /// What was asked for.
         name: String,

@@ -483,7 +483,7 @@ impl<'a> Round<'a> {
         if let Some(line) =
             void.stderr.as_deref().and_then(|text| text.lines().find(|l| !l.trim().is_empty()))
         {
-            void.why = format!("{}: {}", void.why, line.trim().escape_debug());
+            void.why = format!("{}: {}", void.why, on_one_line(line.trim()));
         }
         Stop::Void(void)
     }
@@ -496,6 +496,11 @@ impl<'a> Round<'a> {
         self.stderr.read_exact_at(&mut bytes, from).ok()?;
         (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+/// Without what would move a terminal's cursor.
+fn on_one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 fn observe(watcher: &mut Option<Watcher>, board: &Board) {

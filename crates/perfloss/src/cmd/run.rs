@@ -158,7 +158,6 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
             .context("cannot handle signals")?;
     }
     let begun = std::time::Instant::now();
-    let mut trouble = None;
     let mut measuring = Measuring::new(&ready.plan, &ready.target_names);
     let progress = Progress::new(!args.quiet, &ready.plan, "");
     let mut end = measuring.run(folder.path(), &interrupted, progress, &mut |points, targets| {
@@ -166,7 +165,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         result.targets = targets.to_vec();
         result.elapsed_s = begun.elapsed().as_secs_f64();
         // Written as it goes; if that fails for now (disk full), the last write says so.
-        trouble = folder.update(&result).err();
+        let _ = folder.update(&result);
     });
     let missing = measuring.missing().to_vec();
     if args.try_remedies
@@ -204,9 +203,13 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         }
         Err(_) => Status::Untrusted,
     };
-    drop(trouble);
-    folder.update(&result).map_err(not_written)?;
-    folder.write("report.html", report::html::page(&result).as_bytes()).map_err(not_written)?;
+    let saved = folder
+        .update(&result)
+        .and_then(|()| folder.write("report.html", report::html::page(&result).as_bytes()));
+    // What was measured is shown even if it could not be saved, or the run could not go on.
+    if end.is_ok() || result.points.iter().any(|p| !p.rounds.is_empty()) {
+        print(args, &result, folder.path())?;
+    }
     if let Err(error) = end {
         let point = &ready.plan.points[error.point];
         let status = if error.broken.not_allowed { Status::NotAllowed } else { Status::Untrusted };
@@ -214,7 +217,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
             format!("{} on {}: {}", point.workload.name(), ready.target_names[error.point], error.broken);
         return Err(Failure::new(status, anyhow::anyhow!(what)));
     }
-    print(args, &result, folder.path())?;
+    saved.map_err(not_written)?;
     Ok(status)
 }
 
