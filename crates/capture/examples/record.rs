@@ -1,6 +1,6 @@
 //! Captures for some seconds and says how that went: for benches, and to look at what a capture sees.
 //!
-//! `record SECONDS [--stackless] [--no-irq] [--no-samples] [--offcpu] [--file PATH] [--text] [--locks]`
+//! `record SECONDS [--stackless] [--no-irq] [--no-samples] [--offcpu] [--file PATH] [--text] [--locks] [--handoffs]`
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let seconds: f64 = args.next().ok_or("how many seconds?")?.parse()?;
     let mut options = Options::default();
-    let (mut text, mut locks, mut sink) = (false, false, Sink::Memory);
+    let (mut text, mut locks, mut show_handoffs, mut sink) = (false, false, false, Sink::Memory);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--stackless" => options.stacks = false,
@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--offcpu" => return offcpu(seconds),
             "--text" => text = true,
             "--locks" => locks = true,
+            "--handoffs" => show_handoffs = true,
             "--file" => {
                 let path = args.next().ok_or("which file?")?;
                 sink = Sink::File(Box::new(std::fs::File::create(path)?));
@@ -55,6 +56,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{count:8} {owned:8} {:10} {class:34} {object}", lock.kind.name());
         }
     }
+    if show_handoffs {
+        handoffs(&trace);
+    }
     if text {
         print!("{}", trace::text::print(&trace));
     }
@@ -67,4 +71,41 @@ fn offcpu(seconds: f64) -> Result<(), Box<dyn Error>> {
     let measured = running.stop()?;
     eprintln!("{} rows\n{:#?}", measured.rows.len(), measured.report);
     Ok(())
+}
+
+/// How long the next holder of a semaphore takes from its wake-up (the lock is granted to it by then) to the end of its wait.
+fn handoffs(trace: &trace::Trace) {
+    let mut woken = std::collections::HashMap::new();
+    let mut times = Vec::new();
+    for event in trace.events() {
+        match event.kind {
+            trace::Kind::Waking { wakee, .. } => drop(woken.insert(wakee, event.time)),
+            trace::Kind::ContentionBegin { task, .. } => drop(woken.remove(&task)),
+            trace::Kind::ContentionEnd { task, lock, .. } => {
+                let semaphore =
+                    trace.tables().lock(lock).is_some_and(|l| l.kind == trace::LockKind::Semaphore);
+                if let Some(at) = woken.remove(&task)
+                    && semaphore
+                {
+                    times.push(event.time.since(at));
+                }
+            }
+            _ => {}
+        }
+    }
+    times.sort_unstable();
+    if times.is_empty() {
+        return println!("no hand-offs of semaphores");
+    }
+    let at = |q: f64| times[((times.len() - 1) as f64 * q) as usize] as f64 / 1e3;
+    let slow = times.iter().filter(|t| **t >= 1_000_000).count();
+    println!(
+        "handoffs {} p10 {:.1} p50 {:.1} p90 {:.1} p99 {:.1} max {:.0} us, {slow} of 1 ms or more",
+        times.len(),
+        at(0.1),
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(1.0)
+    );
 }

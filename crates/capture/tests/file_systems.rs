@@ -1,0 +1,136 @@
+//! Locks of file systems, named, on file systems made for the test.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use common::*;
+use trace::{Kind, LockKind, Trace};
+
+/// A file system over memory, in a mount namespace of its own, that ends with its process; two tasks create and unlink files in one
+/// directory of it.
+struct Storm(Child);
+
+impl Storm {
+    /// Prepares everything up to the mount (or before it), and waits.
+    fn prepare(dir: &Path, fs: &str, mounted: bool) -> Storm {
+        let loads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/capture/loads.c");
+        let script = format!(
+            r#"set -e
+            gcc -O2 -o {dir}/loads {loads}
+            mount -t tmpfs tmpfs {dir}/memory
+            truncate -s 1G {dir}/memory/image
+            mkfs.{fs} -q {dir}/memory/image >/dev/null
+            mkdir {dir}/memory/mnt
+            {before}
+            echo ready
+            read go
+            {after}
+            {dir}/loads create_unlink 0.7 2 {dir}/memory/mnt
+            umount {dir}/memory/mnt
+            umount {dir}/memory"#,
+            dir = dir.display(),
+            loads = loads.display(),
+            before = if mounted { mount(dir) } else { String::new() },
+            after = if mounted { String::new() } else { mount(dir) },
+        );
+        std::fs::create_dir(dir.join("memory")).expect("a directory");
+        let mut child = Command::new("unshare")
+            .args(["-m", "--propagation", "private", "bash", "-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare (util-linux)");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("text");
+        assert_eq!(line, "ready\n", "mkfs.{fs} and gcc are needed");
+        Storm(child)
+    }
+
+    fn run(mut self) {
+        self.0.stdin.take().expect("piped").write_all(b"go\n").expect("it waits");
+        assert!(self.0.wait().expect("our child").success());
+    }
+}
+
+fn mount(dir: &Path) -> String {
+    format!("mount -o loop {0}/memory/image {0}/memory/mnt", dir.display())
+}
+
+/// Kind, class and object of the locks that were waited for.
+fn waited_for(trace: &Trace) -> Vec<(LockKind, String, String)> {
+    let text = |s: Option<trace::StrId>| s.map_or(String::new(), |s| trace.tables().str(s).to_owned());
+    let mut locks: Vec<_> = trace
+        .events()
+        .iter()
+        .filter_map(|e| match e.kind {
+            Kind::ContentionBegin { lock, .. } => trace.tables().lock(lock),
+            _ => None,
+        })
+        .map(|l| (l.kind, text(l.class), text(l.object)))
+        .collect();
+    locks.sort();
+    locks.dedup();
+    locks
+}
+
+fn storm(fs: &str, mounted: bool) -> Trace {
+    let dir = tempfile::tempdir().expect("a directory");
+    let storm = Storm::prepare(dir.path(), fs, mounted);
+    let (trace, ()) = captured(options(), || storm.run());
+    trace
+}
+
+fn assert_the_reported_case(trace: &Trace) {
+    let locks = waited_for(trace);
+    let agi = |l: &&(LockKind, String, String)| {
+        l.0 == LockKind::Semaphore
+            && l.1 == "xfs_buf.b_sema"
+            && l.2.starts_with("AGI of AG ")
+            && l.2.contains(" on loop")
+    };
+    assert!(locks.iter().any(|l| agi(&l)), "{locks:?}");
+    let directory = |l: &&(LockKind, String, String)| {
+        l.0 == LockKind::Rwsem
+            && l.1 == "inode.i_rwsem"
+            && l.2.starts_with("directory ")
+            && l.2.contains(" (/shared) on loop")
+    };
+    assert!(locks.iter().any(|l| directory(&l)), "{locks:?}");
+    // kernel workers hold the AGI, too: what they run is known
+    let inactivation = trace.events().iter().any(|e| match e.kind {
+        Kind::WorkStart { function, .. } => trace.tables().symbol_name(function).starts_with("xfs_inodegc"),
+        _ => false,
+    });
+    assert!(inactivation);
+}
+
+#[test]
+fn the_agi_of_a_mounted_xfs_is_named_with_its_group_and_device() {
+    let trace = storm("xfs", true);
+    assert_the_reported_case(&trace);
+    let semaphore = |lock| trace.tables().lock(lock).is_some_and(|l| l.kind == LockKind::Semaphore);
+    let taken =
+        trace.events().iter().filter(|e| matches!(e.kind, Kind::Acquired { lock, .. } if semaphore(lock)));
+    let released =
+        trace.events().iter().filter(|e| matches!(e.kind, Kind::Released { lock, .. } if semaphore(lock)));
+    assert!(taken.count() > 0 && released.count() > 0, "buffer locks are seen taken and released");
+}
+
+#[test]
+fn the_same_holds_for_an_xfs_that_is_mounted_while_the_capture_runs() {
+    assert_the_reported_case(&storm("xfs", false));
+}
+
+#[test]
+fn directories_of_ext4_and_btrfs_are_named() {
+    for fs in ["ext4", "btrfs"] {
+        let locks = waited_for(&storm(fs, true));
+        let directory = locks.iter().any(|l| {
+            l.1 == "inode.i_rwsem" && l.2.starts_with("directory ") && l.2.contains("(/shared) on loop")
+        });
+        assert!(directory, "{fs}: {locks:?}");
+    }
+}
