@@ -24,6 +24,9 @@ pub struct Args {
     /// The result to judge [default: BASE, where two of its targets or workloads are compared]
     #[arg(value_name = "NEW")]
     new: Option<PathBuf>,
+    /// A further run of the base; several say how much two runs of the same differ on this machine
+    #[arg(long, value_name = "RESULT")]
+    also_base: Vec<PathBuf>,
     /// Fail only on losses above this: 3% or 0.03
     #[arg(long, value_name = "LOSS", default_value = "0%", value_parser = share)]
     fail_above: f64,
@@ -62,13 +65,16 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   perfloss compare base/ new/ --fail-above 3%                  a gate: exit status 1 on a loss
+  perfloss compare base1/ new/ --also-base base2/ --also-base base3/ --also-base base4/
   perfloss compare RESULT --base-target ext4 --new-target xfs  two targets of one result
   perfloss compare RESULT --base-workload create_unlink --new-workload create_unlink:own-dir
   perfloss compare base/ new/ --markdown
 
 A difference counts as significant when a permutation test over the rounds says so at the 5 % level, corrected for
 the number of points compared together, and when it is larger than the A/A noise of the results (name a target twice
-in a run, as in --on xfs,xfs, to have it measured).
+in a run, as in --on xfs,xfs, to have it measured). A machine can drift between two runs: with further runs of the
+base (--also-base) a difference also has to lie outside what they predict for one more run of the same; without
+them differences of up to 5 % between separate runs are \"cannot say\".
 
 Exit status: 0 no significant loss, 1 a significant loss above --fail-above, 2 bad usage or not comparable,
 3 nothing can be said: points are void, or there are too few rounds.";
@@ -120,7 +126,8 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     for side in [&base, &new] {
         nothing_meant(side.result, &side.selection, &side.path)?;
     }
-    let rules = Rules { fail_above: args.fail_above, anyway: args.anyway };
+    let more = args.also_base.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let rules = Rules { fail_above: args.fail_above, anyway: args.anyway, more_base: &more };
     let report = judge::compare(&base, &new, &rules);
     if report.comparisons.is_empty()
         && let Some(refusal) = report.refused.iter().find(|r| r.point.is_none())

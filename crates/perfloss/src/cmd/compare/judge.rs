@@ -24,16 +24,25 @@ pub struct Side<'a> {
     pub selection: Selection,
 }
 
-/// What the user allows.
-pub struct Rules {
+/// What the user allows, and what else is known.
+pub struct Rules<'a> {
     /// Smallest loss that fails, 0 to 1.
     pub fail_above: f64,
     /// Compare what should not be compared, too.
     pub anyway: bool,
+    /// Further runs of the base.
+    pub more_base: &'a [RunResult],
 }
 
+/// Difference between two separate runs up to which one run a side cannot say anything: machines drift that much.
+const DRIFT: f64 = 0.05;
+
+/// Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom; for more the last is close enough.
+const STUDENT: [f64; 12] =
+    [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
+
 /// Compares the points that both sides have.
-pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules) -> ComparisonReport {
+pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules<'_>) -> ComparisonReport {
     let mut report = ComparisonReport {
         schema: COMPARISON_SCHEMA.to_owned(),
         base: reference(base),
@@ -58,6 +67,7 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules) -> ComparisonRepo
     let other_target = base.selection.target != new.selection.target;
     let mut used = vec![false; new.result.points.len()];
     let (mut fewest, mut disturbed) = (Vec::new(), Vec::new());
+    let mut rates: Vec<Vec<f64>> = Vec::new();
     for a in base.selection.of(base.result) {
         let partner = new.result.points.iter().enumerate().find(|(i, b)| {
             !used[*i]
@@ -77,6 +87,7 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules) -> ComparisonRepo
                 report.notes.extend(note);
                 report.comparisons.push(comparison);
                 fewest.push(smallest_p(a, b));
+                rates.push(base_rates(a, rules.more_base));
                 disturbed.push(disturbance(a).max(disturbance(b)));
             }
             Err(why) => report.refused.push(Refusal { point: Some(point_ref(b)), why }),
@@ -88,14 +99,19 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules) -> ComparisonRepo
         }
     }
     correct(&mut report.comparisons, &fewest);
-    for (c, share) in report.comparisons.iter_mut().zip(disturbed) {
+    // The rounds of one run are interleaved: what drifts hits both sides.
+    let one_run = base.result.started == new.result.started && base.result.seed == new.result.seed;
+    for ((c, share), rates) in report.comparisons.iter_mut().zip(disturbed).zip(&rates) {
         quiet(c, report.noise.as_ref());
         undisturbed(c, share);
+        if !one_run {
+            undrifted(c, rates);
+        }
     }
-    if report.noise.is_none() && !report.comparisons.is_empty() {
+    if !one_run && rules.more_base.is_empty() && !report.comparisons.is_empty() {
         report.notes.push(
-            "no A/A pair in these results: how much two runs of the same differ here is not known \
-             (name a target twice in a run, as in --on xfs,xfs)"
+            "one run of the base: how much two runs of the same differ here is not known \
+             (name more of them with --also-base)"
                 .to_owned(),
         );
     }
@@ -174,7 +190,7 @@ fn pair(
     new: &RunResult,
     a: &Point,
     b: &Point,
-    rules: &Rules,
+    rules: &Rules<'_>,
 ) -> Result<(Comparison, Option<String>), String> {
     for (label, point) in [("base", a), ("new", b)] {
         if !point.valid {
@@ -294,6 +310,49 @@ fn disturbance(point: &Point) -> f64 {
         .collect();
     shares.sort_by(f64::total_cmp);
     shares.get(shares.len() / 2).map_or(0.0, |share| share.clamp(0.0, 1.0))
+}
+
+/// The rate of a point in all runs of the base.
+fn base_rates(a: &Point, more: &[RunResult]) -> Vec<f64> {
+    let same = |p: &&Point| {
+        p.workload == a.workload && p.target == a.target && p.mode == a.mode && p.tasks == a.tasks
+    };
+    let others = more.iter().filter_map(|r| r.points.iter().find(same)).filter_map(Point::rate);
+    a.rate().into_iter().chain(others).filter(|r| *r > 0.0).collect()
+}
+
+/// Between two runs a machine drifts as a whole, which rounds of one run cannot show. Runs of the base can: a difference counts when the
+/// new rate lies outside the 95 % prediction interval of one more run of the base (of the logarithms, so that factors count).
+fn undrifted(c: &mut Comparison, base: &[f64]) {
+    let (Some(ratio), Some(new)) = (c.ratio, c.b_ops_per_s.filter(|r| *r > 0.0)) else { return };
+    if !c.verdict.is_significant() {
+        return;
+    }
+    let n = base.len() as f64;
+    if base.len() < 2 {
+        if (ratio - 1.0).abs() <= DRIFT {
+            c.verdict = Verdict::CannotSay;
+            c.because.push(
+                "one run a side cannot tell so small a difference from a drift of the machine (--also-base)"
+                    .to_owned(),
+            );
+        }
+        return;
+    }
+    let logs: Vec<f64> = base.iter().map(|r| r.ln()).collect();
+    let mean = logs.iter().sum::<f64>() / n;
+    let deviation = (logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    let quantile = STUDENT[(base.len() - 2).min(STUDENT.len() - 1)];
+    let reach = quantile * deviation * (1.0 + 1.0 / n).sqrt();
+    if (new.ln() - mean).abs() <= reach {
+        c.verdict = Verdict::NoDifference;
+        let (low, high) =
+            (100.0 * ((mean - reach).exp() / base[0]), 100.0 * ((mean + reach).exp() / base[0]));
+        c.because.push(format!(
+            "{} runs of the base predict {low:.0} to {high:.0} % of its rate for one more run of the same",
+            base.len()
+        ));
+    }
 }
 
 /// Where others took a share of the CPUs, a difference that this share alone can make says nothing.
