@@ -9,8 +9,8 @@ use trace::{LockKind, TimeNs};
 
 /// Roots whose idle time is below that part of all of it are left out, unless they are latent locks.
 const LEAST_SHARE: f64 = 0.002;
-/// Latent locks whose waits are below that part of the capacity are left out.
-const LEAST_WAIT: f64 = 0.01;
+/// Latent locks whose waits are below that part of the capacity are left out: of a recording, which lists everything it has, and of a run.
+const LEAST_WAIT: (f64, f64) = (0.01, 0.0002);
 /// How many roots a result keeps.
 const ROOTS: usize = 30;
 /// A root whose time is spread over more than that part of the window needs no "when".
@@ -70,7 +70,8 @@ pub fn roots(e: &Explanation, basis: &Basis) -> Vec<Root> {
         let lock = Lock { kind: result::RootKind::NothingToRun, ..Lock::default() };
         all.push(finish(Root { lock, ..Root::default() }, e.nothing_to_run_ns));
     }
-    let worth = |root: &Root| root.wait_s.unwrap_or(0.0) > LEAST_WAIT * seconds(e.capacity_ns());
+    let least = if basis.operations.is_none() { LEAST_WAIT.0 } else { LEAST_WAIT.1 };
+    let worth = |root: &Root| root.wait_s.unwrap_or(0.0) > least * seconds(e.capacity_ns());
     let mut all: Vec<(Root, f64)> = all
         .into_iter()
         .filter(|(root, idle)| match root.latent {
