@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test helper fails by panicking")]
 
+mod captured;
 mod commands;
 mod home;
 mod hostile_names;
