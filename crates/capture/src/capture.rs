@@ -177,6 +177,7 @@ impl Capture {
         let namer = Namer::new(btf);
         loaded.set_layout(&namer.fs_layout())?;
         loaded.attach(options.sample_hz)?;
+        loaded.missing.extend(machine::pid_namespace_note());
         let from = sys::monotonic_ns();
         let seeds = seeds(&loaded)?;
 

@@ -8,6 +8,7 @@ use trace::{
 };
 
 use crate::layout::{self, LockInfo, RawEvent, TaskSeed, big, ev, text};
+use crate::machine;
 use crate::names::{self, Namer};
 use crate::reader::{Entry, Item, Note, RawStack, Store};
 use crate::scope::{self, Members, Scope};
@@ -259,7 +260,10 @@ impl Converter {
         }
         self.unseeded += 1;
         let kernel = false;
-        let comm = std::fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default();
+        let comm = match machine::in_initial_pid_namespace() {
+            true => std::fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default(),
+            false => String::new(),
+        };
         let comm = comm.trim_end();
         let name = self.builder.str(if comm.is_empty() { "[unknown]" } else { comm });
         self.builder.add_task(Task {
@@ -712,5 +716,9 @@ fn irq(flags: u8) -> IrqKind {
 
 /// The command line of a process that is there already.
 fn command_line(tgid: u32) -> Option<String> {
+    // elsewhere the numbers of /proc are others
+    if !machine::in_initial_pid_namespace() {
+        return None;
+    }
     layout::command_line(&std::fs::read(format!("/proc/{tgid}/cmdline")).ok()?)
 }

@@ -54,6 +54,13 @@ pub fn in_initial_pid_namespace() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|l| l.as_os_str() == "pid:[4026531836]")
 }
 
+/// What is lost in a process-id namespace of a container.
+pub fn pid_namespace_note() -> Option<String> {
+    (!in_initial_pid_namespace()).then(|| {
+        "in a container's process-id namespace: ids in the trace are the host's, options take the host's, and user functions have no names; run it on the host, or with its pid namespace".to_owned()
+    })
+}
+
 /// The tasks of processes that are not among the known ones, from /proc.
 pub fn tasks_beside(known: &HashSet<u32>) -> Vec<TaskSeed> {
     let numbers = |path: &str| -> Vec<u32> {

@@ -202,6 +202,7 @@ impl OffCpu {
         };
         let (mut loaded, _) = Loaded::load(&btf, plan)?;
         loaded.attach(0)?;
+        loaded.missing.extend(machine::pid_namespace_note());
         // gives every task its state; waits that are under way count from now on
         seeds(&loaded)?;
         let from = sys::monotonic_ns();

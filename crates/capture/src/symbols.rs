@@ -12,6 +12,8 @@ use std::sync::{Arc, OnceLock};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 
+use crate::machine;
+
 /// The kernel's functions by address.
 pub struct KernelSymbols {
     /// Sorted by address.
@@ -173,6 +175,11 @@ impl ProcessMaps {
     /// # Errors
     /// What reading /proc/PID/maps fails with: it is gone, or not ours (CAP_SYS_PTRACE).
     pub fn read(tgid: u32) -> io::Result<ProcessMaps> {
+        // the kernel's numbers are not those of /proc here: the mappings would be a stranger's
+        static SAME_NUMBERS: OnceLock<bool> = OnceLock::new();
+        if !SAME_NUMBERS.get_or_init(machine::in_initial_pid_namespace) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let text = fs::read_to_string(format!("/proc/{tgid}/maps"))?;
         static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
         let own = OWN.get_or_init(|| fs::read_link("/proc/self/ns/mnt").ok());
