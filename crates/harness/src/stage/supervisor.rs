@@ -431,9 +431,10 @@ impl<'a> Round<'a> {
         if woken && wait(&[self.alive.as_fd()], 0)? {
             return Err(Broken::new("the guard is gone").into());
         }
+        // What a task or the preparation reported says more than that the host ended because of it.
         let looked = self.look();
-        self.reap()?;
-        looked
+        let reaped = self.reap();
+        looked.and(reaped)
     }
 
     fn look(&mut self) -> Result<(), Stop> {
