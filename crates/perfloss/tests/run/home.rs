@@ -66,7 +66,7 @@ impl Home {
             dir,
             mark: format!("{process}-{number}"),
             // Whole MiB: images are rounded up to that.
-            image: (320 + process % 200 * 4 + number) << 20,
+            image: (320 + (process * 131 + number * 17) % 3500) << 20,
             mounts: mounts(),
         }
     }
