@@ -11,8 +11,8 @@ mod machine;
 mod measuring;
 mod points;
 mod progress;
-mod stretch;
 mod remedies;
+mod stretch;
 mod terminal;
 mod throttle;
 
