@@ -70,14 +70,14 @@ Examples:
   perfloss compare RESULT --base-workload create_unlink --new-workload create_unlink:own-dir
   perfloss compare base/ new/ --markdown
 
-A difference counts as significant when a permutation test over the rounds says so at the 5 % level, corrected for
-the number of points compared together, and when it is larger than the A/A noise of the results (name a target twice
-in a run, as in --on xfs,xfs, to have it measured). A machine can drift between two runs: with further runs of the
-base (--also-base) a difference also has to lie outside what they predict for one more run of the same; without
+A difference counts as significant when a permutation test over the rounds says so at the 5 % level, corrected for \
+the number of points compared together, and when it is larger than the A/A noise of the results (name a target twice \
+in a run, as in --on xfs,xfs, to have it measured). A machine can drift between two runs: with further runs of the \
+base (--also-base) a difference also has to lie outside what they predict for one more run of the same; without \
 them differences of up to 5 % between separate runs are \"cannot say\".
 
-Exit status: 0 no significant loss, 1 a significant loss above --fail-above, 2 bad usage or not comparable,
-3 nothing can be said: points are void, or there are too few rounds.";
+Exit status: 0 no significant loss, 1 a significant loss above --fail-above, 2 bad usage or not comparable, \
+3 nothing can be said: points are void or disturbed, or there are too few rounds.";
 
 /// A loss as a share of one: `3%`, `0.03`.
 fn share(text: &str) -> Result<f64, String> {

@@ -76,7 +76,7 @@ Examples:
   perfloss show RESULT --pprof -o off.pb.gz && go tool pprof -http : off.pb.gz
   perfloss show RESULT --parquet -o tables/
 
-Where a format holds one captured point, it is the one whose tasks waited most, unless
+Where a format holds one captured point, it is the one whose tasks waited most, unless \
 --workload, --target and --tasks choose another.
 
 Exit status: 0 done, 2 bad usage, or RESULT is none or cannot be read.";
