@@ -221,7 +221,16 @@ impl Capture {
     ///
     /// # Errors
     /// What writing the trace fails with; [`Error::Reader`] if the reader died.
-    pub fn stop(mut self) -> Result<Captured, Error> {
+    pub fn stop(self) -> Result<Captured, Error> {
+        self.close()?.finish()
+    }
+
+    /// Closes the window and detaches the programs. What was seen is read and converted in [`Closed::finish`], which may take
+    /// as long as the window did.
+    ///
+    /// # Errors
+    /// [`Error::Reader`] if the reader died.
+    pub fn close(mut self) -> Result<Closed, Error> {
         let until = sys::monotonic_ns();
         let mut loaded = self.loaded.take().ok_or(Error::Reader)?;
         loaded.detach();
@@ -232,9 +241,29 @@ impl Capture {
         self.stop.store(true, Ordering::SeqCst);
         let drain = self.drain.take().ok_or(Error::Reader)?;
         drain.thread().unpark();
-        report.late_maps = drain.join().map_err(|_| Error::Reader)?;
         let convert = self.convert.take().ok_or(Error::Reader)?;
-        let finished = convert.join().map_err(|_| Error::Reader)??;
+        Ok(Closed { _loaded: loaded, drain, convert, report })
+    }
+}
+
+/// A capture whose window is closed, not yet converted to its end.
+pub struct Closed {
+    /// The rings, which the reader still reads.
+    _loaded: Loaded,
+    drain: JoinHandle<u64>,
+    convert: JoinHandle<Result<Finished, Error>>,
+    report: Report,
+}
+
+impl Closed {
+    /// Reads what is left, and hands over the trace.
+    ///
+    /// # Errors
+    /// What writing the trace fails with; [`Error::Reader`] if the reader died.
+    pub fn finish(self) -> Result<Captured, Error> {
+        let mut report = self.report;
+        report.late_maps = self.drain.join().map_err(|_| Error::Reader)?;
+        let finished = self.convert.join().map_err(|_| Error::Reader)??;
         report.events = finished.events;
         report.lost_stacks += finished.lost_stacks;
         report.bytes_written = finished.bytes;

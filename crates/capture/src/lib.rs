@@ -30,7 +30,7 @@ mod scope;
 mod symbols;
 mod sys;
 
-pub use capture::{Capture, Captured, Feed, Options, Report, Sink};
+pub use capture::{Capture, Captured, Closed, Feed, Options, Report, Sink};
 pub use doctor::{Finding, SelfTest, Status, doctor, self_test};
 pub use error::Error;
 pub use scope::Scope;

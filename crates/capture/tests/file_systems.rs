@@ -18,7 +18,10 @@ impl Storm {
     fn prepare(dir: &Path, fs: &str, mounted: bool) -> Storm {
         let loads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/capture/loads.c");
         let script = format!(
+            // whatever happens, it unmounts: a loop device over a file in a namespace that ends abruptly can stay for ever
             r#"set -e
+            trap '' PIPE
+            trap 'umount -q {dir}/memory/mnt; umount -q {dir}/memory' EXIT
             gcc -O2 -o {dir}/loads {loads}
             mount -t tmpfs tmpfs {dir}/memory
             truncate -s 1G {dir}/memory/image
@@ -28,9 +31,7 @@ impl Storm {
             echo ready
             read go
             {after}
-            {dir}/loads create_unlink 0.7 2 {dir}/memory/mnt
-            umount {dir}/memory/mnt
-            umount {dir}/memory"#,
+            {dir}/loads create_unlink 0.7 2 {dir}/memory/mnt"#,
             dir = dir.display(),
             loads = loads.display(),
             before = if mounted { mount(dir) } else { String::new() },
