@@ -39,7 +39,7 @@ pub struct RoundSpec {
     pub keep_visible: Vec<PathBuf>,
     /// In namespaces of its own, so that nothing can outlive the round.
     pub isolated: bool,
-    /// Somebody captures this round: it warms up long enough for that to begin before the window, goes on a little after it, and
+    /// Somebody captures this round: its window waits until that has begun, its tasks go on until it has ended, and it
     /// keeps a trail of its counts. Its rate is not to be mixed with those of other rounds.
     pub captured: bool,
 }

@@ -33,7 +33,7 @@ pub enum Phase {
     Started(u32),
     /// The window opens.
     WindowOpen,
-    /// The window is closed; the tasks of a captured round run on for a moment.
+    /// The window is closed; the tasks of a captured round run on until this was taken note of.
     WindowClosed,
 }
 
@@ -77,6 +77,14 @@ impl Stage {
         Ok(Stage { guard, control: Some(control), messages: Receiver::new(stdout.into()) })
     }
 
+    /// Tells a captured round that it may go on: capture has begun, or has ended.
+    fn acknowledge(&self, spec: &RoundSpec) {
+        if let Some(control) = self.control.as_ref().filter(|_| spec.captured) {
+            // Fails only if the round is over, which shows by itself.
+            let _ = rustix::io::write(control, b"g");
+        }
+    }
+
     fn listen(mut self, spec: &RoundSpec, interrupted: &AtomicBool, phase: &mut dyn FnMut(Phase)) -> Outcome {
         let mut outcome = None;
         let mut before = None;
@@ -100,9 +108,13 @@ impl Stage {
                     Ok(Some(Message::Started)) => {
                         before = Some((Instant::now(), strangers::cpu_seconds(self.guard.id())));
                         phase(Phase::Started(self.guard.id()));
+                        self.acknowledge(spec);
                     }
                     Ok(Some(Message::WindowOpen)) => phase(Phase::WindowOpen),
-                    Ok(Some(Message::WindowClosed)) => phase(Phase::WindowClosed),
+                    Ok(Some(Message::WindowClosed)) => {
+                        phase(Phase::WindowClosed);
+                        self.acknowledge(spec);
+                    }
                     Ok(Some(Message::Measured(mut measured))) => {
                         measured.other_load_s = before.take().and_then(|(at, seconds)| {
                             let used =

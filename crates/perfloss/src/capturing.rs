@@ -48,12 +48,12 @@ impl Executor for Capturing<'_> {
         }
         let file = format!("{:02}.trace", self.traces + 1);
         let path = self.folder.join(&file);
-        let (mut running, mut captured) = (None, None);
+        let (mut running, mut closed) = (None, None);
         let outcome = self.rounds.run(spec, &mut |at| {
             match at {
                 Phase::Started(guard) => running = Some(start(spec, guard, &path)),
                 Phase::WindowClosed => {
-                    captured = running.take().map(|r| r.and_then(|c| c.stop().map_err(text)))
+                    closed = running.take().map(|r| r.and_then(|c| c.close().map_err(text)))
                 }
                 Phase::WindowOpen => {}
             }
@@ -64,8 +64,9 @@ impl Executor for Capturing<'_> {
             let _ = std::fs::remove_file(&path);
             return outcome;
         }
-        let seen = captured.unwrap_or_else(|| Err("the round ended before its window".to_owned()));
-        let seen = seen.and_then(|captured| {
+        let seen = closed.unwrap_or_else(|| Err("the round ended before its window".to_owned()));
+        let seen = seen.and_then(|closed| {
+            let captured = closed.finish().map_err(text)?;
             let explanation = explain_file(&path, &[]).map_err(|e| format!("{e:#}"))?;
             let timeline = crate::stretch::of_file(&path).map_err(|e| e.to_string())?;
             Ok(Seen { file, captured, explanation, timeline })
@@ -165,6 +166,12 @@ impl Explained {
         }
         if report.lost_stacks > 0 {
             point.warnings.push(Warning::LostStacks { lost: report.lost_stacks });
+        }
+        if operations.is_none() {
+            let text =
+                "the captured time is not covered by the round's counts: nothing is known per operation"
+                    .to_owned();
+            point.warnings.push(Warning::Other { text });
         }
         if basis.disturbed(e) {
             let idle_points = basis.idle_share.map(|idle| 100.0 * (e.idle_share() - idle));

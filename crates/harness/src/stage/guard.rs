@@ -1,7 +1,7 @@
 //! The process between perfloss and a round: it outlives perfloss just long enough to leave nothing behind.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
@@ -65,7 +65,7 @@ fn guard(control: OwnedFd, messages: &OwnedFd) -> Result<(), Broken> {
         }
         Fork::Parent(supervisor) => {
             drop(alive);
-            watch(supervisor, &control)?;
+            watch(supervisor, &control, &File::from(held))?;
             if !spec.isolated {
                 sweep::all_children()?;
             }
@@ -74,8 +74,8 @@ fn guard(control: OwnedFd, messages: &OwnedFd) -> Result<(), Broken> {
     }
 }
 
-/// Waits for the end of the supervisor, and brings it about when perfloss is gone or says so.
-fn watch(supervisor: Pid, control: &File) -> Result<(), Broken> {
+/// Waits for the end of the supervisor, and brings it about when perfloss is gone. What perfloss says meanwhile is passed on.
+fn watch(supervisor: Pid, mut control: &File, mut to_supervisor: &File) -> Result<(), Broken> {
     let ended = pidfd_open(supervisor, PidfdFlags::empty()).map_err(std::io::Error::from)?;
     loop {
         wait(&[control.as_fd(), ended.as_fd()], u64::MAX / 2)?;
@@ -83,6 +83,12 @@ fn watch(supervisor: Pid, control: &File) -> Result<(), Broken> {
             break;
         }
         if wait(&[control.as_fd()], 0)? {
+            let mut byte = [0];
+            if control.read(&mut byte)? == 1 {
+                // Fails only if it has ended meanwhile.
+                let _ = to_supervisor.write_all(&byte);
+                continue;
+            }
             // Fails only if it has ended meanwhile.
             let _ = kill_process(supervisor, Signal::KILL);
             break;

@@ -32,11 +32,8 @@ const PREPARE_NS: u64 = 120_000 * MS;
 /// How long killed tasks get to die of SIGTERM before SIGKILL.
 const TERM_NS: u64 = 300 * MS;
 
-/// Capture needs that long to begin, at most: so long a captured round warms up at least.
-const CAPTURE_BEGINS_NS: u64 = 700 * MS;
-
-/// A captured round runs on after its window for so long, so that capture ends while the tasks still run.
-const CAPTURE_ENDS_NS: u64 = 60 * MS;
+/// Capture may take so long to begin, or to end, on a busy machine.
+const CAPTURE_NS: u64 = 30_000 * MS;
 
 /// How often a captured round notes its counts.
 const TRAIL_NS: u64 = 10 * MS;
@@ -130,6 +127,8 @@ struct Round<'a> {
     quota: Option<Quota>,
     /// Of a captured round: when and how much had been done.
     trail: Vec<(u64, u64)>,
+    /// How often perfloss has said that capture is where a captured round waits for it: begun, ended.
+    acknowledged: u32,
 }
 
 impl<'a> Round<'a> {
@@ -178,6 +177,7 @@ impl<'a> Round<'a> {
             cleaned_up: None,
             quota: Quota::here(),
             trail: Vec::new(),
+            acknowledged: 0,
         };
         round.await_tasks()?;
         Ok(round)
@@ -236,7 +236,7 @@ impl<'a> Round<'a> {
         observe(&mut watcher, &self.board);
         if self.spec.captured {
             messages.send(&Message::WindowClosed)?;
-            self.run_on(CAPTURE_ENDS_NS, &mut watcher)?;
+            self.run_on(2, &mut watcher)?;
         }
         match watcher {
             None => self.stop_by_flag()?,
@@ -248,26 +248,31 @@ impl<'a> Round<'a> {
     /// Waits until the rate is steady or the limit is reached. Gives whether it was, and how often tasks that do not stamp
     /// themselves have to be looked at, ns.
     fn warm_up(&mut self, opened: u64, watcher: &mut Option<Watcher>) -> Result<(bool, u64), Stop> {
-        let least = if self.spec.captured { CAPTURE_BEGINS_NS } else { 0 };
-        let limit = self.spec.warm_up_limit_ns.max(least);
+        let limit = self.spec.warm_up_limit_ns;
         let bin = (limit / 5).clamp(MS, 100 * MS);
         let mut steadiness = Steadiness::default();
         let mut next_bin = opened + bin;
         let mut watch_ns = MS;
         loop {
             let now = now_ns();
+            // The window waits for capture.
+            let captured = !self.spec.captured || self.acknowledged >= 1;
             if now >= next_bin {
                 steadiness.bin(self.total());
                 watch_ns = watch_interval(self.total(), self.spec.tasks, now - opened);
                 next_bin += bin;
-                if steadiness.reached(self.spec.tasks) && now - opened >= least {
+                if steadiness.reached(self.spec.tasks) && captured {
                     return Ok((true, watch_ns));
                 }
             }
-            if now - opened >= limit {
+            if now - opened >= limit && captured {
                 return Ok((false, watch_ns));
             }
-            let until = next_bin.min(opened + limit).saturating_sub(now).max(MS / 10);
+            if !captured && now - opened > CAPTURE_NS {
+                return Err(Broken::new("capture did not begin in 30 s").into());
+            }
+            let edge = if captured { next_bin.min(opened + limit) } else { next_bin };
+            let until = edge.saturating_sub(now).max(MS / 10);
             self.pause(if watcher.is_some() { until.min(watch_ns) } else { until })?;
             observe(watcher, &self.board);
         }
@@ -405,11 +410,14 @@ impl<'a> Round<'a> {
         self.board.slots().iter().map(|s| s.count()).sum()
     }
 
-    /// Lets the tasks of a captured round go on for `ns`.
-    fn run_on(&mut self, ns: u64, watcher: &mut Option<Watcher>) -> Result<(), Stop> {
-        let until = now_ns() + ns;
-        while let Some(left) = until.checked_sub(now_ns()).filter(|&left| left > 0) {
-            self.pause(left)?;
+    /// Lets the tasks of a captured round go on until perfloss has said so often that it is ready.
+    fn run_on(&mut self, acknowledged: u32, watcher: &mut Option<Watcher>) -> Result<(), Stop> {
+        let by = now_ns() + CAPTURE_NS;
+        while self.acknowledged < acknowledged {
+            if now_ns() > by {
+                return Err(Broken::new("capture did not end in 30 s").into());
+            }
+            self.pause(TRAIL_NS)?;
             observe(watcher, &self.board);
         }
         Ok(())
@@ -429,7 +437,11 @@ impl<'a> Round<'a> {
         }
         let woken = wait(&fds, ns)?;
         if woken && wait(&[self.alive.as_fd()], 0)? {
-            return Err(Broken::new("the guard is gone").into());
+            let mut byte = [0];
+            match rustix::io::read(self.alive, &mut byte) {
+                Ok(1) => self.acknowledged += 1,
+                _ => return Err(Broken::new("the guard is gone").into()),
+            }
         }
         // What a task or the preparation reported says more than that the host ended because of it.
         let looked = self.look();
