@@ -1,6 +1,7 @@
 # The two commands of the README, and what they stand on.
 
 PERFLOSS = target/release/perfloss
+PREFIX = /usr/local
 DEMO = perfloss-results/demo-$(shell date +%Y-%m-%d-%H%M%S)
 
 .PHONY: demo test build install
@@ -20,4 +21,9 @@ build:
 	cargo build --release --quiet -p perfloss
 
 install: build
-	install -m 755 $(PERFLOSS) /usr/local/bin/perfloss
+	install -m 755 $(PERFLOSS) $(PREFIX)/bin/perfloss
+	install -d $(PREFIX)/share/man/man1 $(PREFIX)/share/bash-completion/completions
+	$(PERFLOSS) man > $(PREFIX)/share/man/man1/perfloss.1
+	for c in run record show compare offcpu lab list doctor; do \
+	    $(PERFLOSS) man $$c > $(PREFIX)/share/man/man1/perfloss-$$c.1 || exit 1; done
+	$(PERFLOSS) completions bash > $(PREFIX)/share/bash-completion/completions/perfloss

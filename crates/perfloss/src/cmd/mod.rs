@@ -7,4 +7,5 @@ pub mod list;
 pub mod offcpu;
 pub mod record;
 pub mod run;
+pub mod shell;
 pub mod show;
