@@ -27,6 +27,8 @@ use crate::{machine, stretch, terminal};
 
 /// The file of the trace in a result folder.
 const TRACE: &str = "record.trace";
+/// Where control groups are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
 /// Signals are looked at so often at least.
 const LOOK: Duration = Duration::from_millis(100);
 /// Of the command line, the report shows so much.
@@ -88,6 +90,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         return Err(Failure::usage("say what to record: -- COMMAND, -p PID, --cgroup DIR or -a"));
     }
     let watched = open_all(&args.pids)?;
+    let group = args.cgroup.as_deref().map(group_path).transpose()?;
     let folder = super::run::result_folder(args.output.as_deref())?;
     let path = args.trace.clone().unwrap_or_else(|| folder.file(TRACE));
     let file = File::create(&path)
@@ -95,11 +98,11 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     let signals = Signals::catch()?;
 
     // before there is any other thread: the command is a fork of this process
-    let child = match &args.command[..] {
+    let mut child = match &args.command[..] {
         [] => None,
         command => Some(Child::hold(command).context("cannot make a process for the command")?),
     };
-    let scope = scope(args, child.as_ref())?;
+    let scope = scope(args, child.as_ref(), group);
     let allowed = allowed(args)?;
     let size = Arc::new(AtomicU64::new(0));
     let notes = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
@@ -113,6 +116,13 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     let sink = Sink::File(Box::new(Counting { file, size: Arc::clone(&size) }));
     let capture = Capture::start_to(options, sink).map_err(not_captured)?;
     let begun = Instant::now();
+    if let Some(Err(e)) = child.as_mut().map(Child::release) {
+        // nothing was recorded: leave nothing behind
+        drop(capture);
+        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_dir(folder.path());
+        return Err(Failure::usage(format!("cannot run the command: {e}")));
+    }
     let watch = Watch { begun, duration, max_size, size, signals };
     let (seen, mut child) = watch.watch(child, &watched, capture)?;
     let mut explanation = explain_file(&path, &Counters::read().since(&throttled))?;
@@ -167,25 +177,27 @@ fn open_all(pids: &[u32]) -> Result<Vec<OwnedFd>, Failure> {
     pids.iter().map(open).collect()
 }
 
-fn scope(args: &Args, child: Option<&Child>) -> Result<capture::Scope, Failure> {
+fn scope(args: &Args, child: Option<&Child>, group: Option<String>) -> capture::Scope {
     if args.all {
-        return Ok(capture::Scope::Everything);
+        return capture::Scope::Everything;
     }
-    if let Some(child) = child {
-        return Ok(capture::Scope::Processes(vec![child.pid()]));
+    match (child, group) {
+        (Some(child), _) => capture::Scope::Processes(vec![child.pid()]),
+        (None, Some(group)) => capture::Scope::Cgroup(group),
+        (None, None) => capture::Scope::Processes(args.pids.clone()),
     }
-    if let Some(group) = &args.cgroup {
-        return Ok(capture::Scope::Cgroup(group_path(group)?));
-    }
-    Ok(capture::Scope::Processes(args.pids.clone()))
 }
 
 /// The path of a control group below its mount, from either that or the directory itself.
 fn group_path(group: &Path) -> Result<String, Failure> {
     let text = group.display().to_string();
-    let Some(below) = text.strip_prefix("/sys/fs/cgroup") else { return Ok(text) };
+    let none = || Failure::usage(format!("--cgroup {text}: there is no such control group"));
+    let Some(below) = text.strip_prefix(CGROUPS) else {
+        let path = text.trim_start_matches('/');
+        return if below_a_mount(path) { Ok(format!("/{path}")) } else { Err(none()) };
+    };
     if !group.is_dir() {
-        return Err(Failure::usage(format!("--cgroup {text}: there is no such control group")));
+        return Err(none());
     }
     // with version 1 there is a directory for each controller, which is a mount of its own
     let controllers = |name: &str| {
@@ -197,6 +209,15 @@ fn group_path(group: &Path) -> Result<String, Failure> {
     let (first, rest) = below.split_once('/').unwrap_or((below, ""));
     let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
     Ok(if !unified && controllers(first) { format!("/{rest}") } else { format!("/{below}") })
+}
+
+/// Whether there is a control group of this path, in version 2 or in a controller of version 1.
+fn below_a_mount(path: &str) -> bool {
+    let mut mounts = vec![PathBuf::from(CGROUPS)];
+    if let Ok(entries) = std::fs::read_dir(CGROUPS) {
+        mounts.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    mounts.iter().any(|mount| mount.join(path).is_dir())
 }
 
 /// The CPUs that what is watched may use; empty: those that this process may use.
@@ -295,17 +316,16 @@ struct Seen {
 }
 
 impl Watch {
-    /// Lets the command run and waits for what ends the recording.
+    /// Waits for what ends the recording.
     fn watch(
         &self,
-        mut child: Option<Child>,
+        child: Option<Child>,
         watched: &[OwnedFd],
         capture: Capture,
     ) -> Result<(Seen, Option<Child>), Failure> {
         let mut handles: Vec<&OwnedFd> = watched.iter().collect();
         let own;
-        if let Some(child) = &mut child {
-            child.release().map_err(|e| Failure::usage(format!("cannot run the command: {e}")))?;
+        if let Some(child) = &child {
             let pid = Pid::from_raw(child.pid() as i32).context("the command has no process id")?;
             own = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the command")?;
             handles.push(&own);
@@ -330,8 +350,10 @@ impl Watch {
                 break;
             }
         }
+        // without the time that it takes to end the capture
+        let wall = self.begun.elapsed();
         let captured = capture.stop().map_err(not_captured)?;
-        Ok((Seen { captured, full, wall: self.begun.elapsed() }, child))
+        Ok((Seen { captured, full, wall }, child))
     }
 
     /// Waits for the end of the command.
