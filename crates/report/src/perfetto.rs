@@ -4,7 +4,7 @@
 //! Only the messages that are needed are declared, with the field numbers of the published format.
 
 use crate::FormatError;
-use crate::text::plain;
+use crate::text::{plain, tasks};
 use prost::Message;
 use result::{Point, TaskState, Timeline};
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ const PROCESS_ID: i32 = 1;
 pub fn trace(point: &Point) -> Result<Vec<u8>, FormatError> {
     let timeline = point.timeline.as_ref().filter(|t| !t.rows.is_empty()).ok_or(FormatError::NoTimeline)?;
     let name =
-        format!("{} on {}, {} tasks", plain(&point.workload, 80), plain(&point.target, 80), point.tasks);
+        format!("{} on {}, {}", plain(&point.workload, 80), plain(&point.target, 80), tasks(point.tasks));
     let mut trace = Trace::default();
     trace.packet.push(TracePacket {
         trusted_packet_sequence_id: SEQUENCE,

@@ -13,7 +13,6 @@ use crate::exit::{Failure, Status};
 /// Sum the time that threads spend off the CPU, by stack (as offcputime does)
 #[derive(ClapArgs, Debug)]
 #[command(
-    about,
     after_help = "Exit status: 0 done, 2 bad usage, 3 stacks were lost, 4 not allowed here.\n\nExamples:\n  \
         perfloss offcpu -K -f 10        kernel stacks, folded, for 10 seconds\n  \
         perfloss offcpu -p 1234,1235    two processes, until Ctrl-C\n  \

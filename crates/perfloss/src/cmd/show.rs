@@ -157,12 +157,8 @@ fn captured(args: &Args, result: &RunResult, selection: &Selection) -> Result<Ve
     let usage = |e: report::FormatError| Failure::new(Status::Usage, e);
     let meant = selection.of(result);
     let point = if args.perfetto {
-        // the one with most to see
-        meant
-            .iter()
-            .copied()
-            .filter(|p| p.timeline.is_some())
-            .max_by_key(|p| p.timeline.as_ref().map_or(0, |t| t.hand_offs.len()))
+        let drawn: Vec<&Point> = meant.iter().copied().filter(|p| p.timeline.is_some()).collect();
+        with_most_waiting(&drawn).or_else(|| drawn.first().copied())
     } else {
         with_most_waiting(&meant)
     };
