@@ -4,10 +4,15 @@
 
 use crate::text;
 use crate::view::{Group, Row};
-use result::{BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RunResult, Split, WaitThrough};
+use result::{
+    BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RunResult, Split, WaitThrough, Warning,
+};
 
 /// Smallest part of a difference worth a word, as a share of it.
 const WORTH_A_WORD: f64 = 0.04;
+
+/// Part of an operation's usable CPU time below which a root or a wait is not worth a line.
+pub(crate) const LOSS: f64 = 0.01;
 
 /// Smallest share of a wait worth a line.
 pub(crate) const WORTH_A_LINE: f64 = 0.005;
@@ -146,7 +151,14 @@ fn against(point: &Point, base: &Point) -> Option<String> {
     if parts.is_empty() {
         return Some(format!("{lead}: an operation costs {} CPU-us more.", text::micros(total)));
     }
-    Some(format!("{lead}: an operation costs {} CPU-us more, {parts}.", text::micros(total)))
+    let mut sentence = format!("{lead}: an operation costs {} CPU-us more, {parts}.", text::micros(total));
+    // ticks of a task's CPU do not say whose they are
+    let user = difference.user.is_some_and(|us| us >= WORTH_A_WORD * total);
+    let load = |p: &Point| p.warnings.iter().any(|w| matches!(w, Warning::OtherLoad { .. }));
+    if user && (load(point) || load(base)) {
+        sentence.push_str(" User code includes that of other processes.");
+    }
+    Some(sentence)
 }
 
 /// `41.0 in the kernel, 32.0 idle`, largest first, without what is small beside the total.

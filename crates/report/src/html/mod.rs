@@ -225,7 +225,10 @@ fn worst_root<'a>(group: &Group<'a>) -> Option<(&'a Point, &'a result::Root)> {
         .iter()
         .filter(|r| r.point.valid)
         .filter_map(|r| Some((r.point, r.point.roots.first()?)))
-        .filter(|(_, root)| root.idle_us_per_op.is_some_and(|us| us > 0.0))
+        .filter(|(point, root)| {
+            let usable = point.budget_us_per_op.as_ref().and_then(|b| b.usable_total());
+            root.idle_us_per_op.is_some_and(|us| us > 0.0 && us >= verdict::LOSS * usable.unwrap_or(0.0))
+        })
         .max_by(|a, b| a.1.idle_us_per_op.unwrap_or(0.0).total_cmp(&b.1.idle_us_per_op.unwrap_or(0.0)))
 }
 

@@ -4,7 +4,7 @@ mod ink;
 mod table;
 
 use crate::text;
-use crate::verdict;
+use crate::verdict::{self, LOSS};
 use crate::view::{Group, groups};
 use crate::warnings;
 use ink::Ink;
@@ -18,9 +18,6 @@ pub const WIDEST: usize = 120;
 
 /// Roots that are shown in full for a point; the page shows all.
 const ROOTS: usize = 3;
-
-/// Part of an operation's usable CPU time below which a root or a wait is not worth a line.
-const LOSS: f64 = 0.01;
 
 /// A result as text for a terminal of so many columns: tables, then the verdict. Ends with a newline.
 ///
@@ -237,13 +234,17 @@ fn recorded(out: &mut Out, point: &Point) {
             }
             None => out.line("The idle time is not known."),
         }
-        if let Some(status) = seen.exit_status.filter(|s| *s != 0) {
-            out.warning(&format!("the command ended with status {status}"));
-        }
     }
-    if point.roots.is_empty() {
-        return;
+    recorded_roots(out, point);
+    let failed = point.recorded.as_ref().and_then(|r| r.exit_status).filter(|s| *s != 0);
+    if let Some(status) = failed {
+        out.blank();
+        out.warning(&format!("the command ended with status {status}"));
     }
+}
+
+/// The roots of a recording, a line each, and the largest lock in full.
+fn recorded_roots(out: &mut Out, point: &Point) {
     for root in point.roots.iter().take(12) {
         let share = root.share_of_idle.map_or_else(|| text::NONE.to_owned(), text::percent);
         let mut line = verdict::lock_words(&root.lock);
