@@ -72,6 +72,13 @@ pub enum Event<'a> {
     Phase(Phase),
     /// A round gave measurements.
     Done(&'a Done),
+    /// A captured round could not be run or captured.
+    NotCaptured {
+        /// Which point.
+        point: usize,
+        /// Why.
+        why: &'a Broken,
+    },
     /// A point is void; its further rounds are skipped.
     Void {
         /// Which point.
@@ -138,6 +145,11 @@ pub fn run(
                 target::Cleanup::plan(&spec.target, &spec.settings).map_err(|e| broken(e.into()))?;
             match executor.run(&spec, &mut |phase| tell(Event::Phase(phase))) {
                 Outcome::Interrupted => return Ok(End::Interrupted),
+                // The uncaptured rounds stand for themselves: only the causes are missing.
+                Outcome::Broken(why) if spec.captured => {
+                    tell(Event::NotCaptured { point, why: &why });
+                    break;
+                }
                 Outcome::Broken(why) => return Err(broken(why)),
                 Outcome::Void(why) => {
                     void[point] = true;

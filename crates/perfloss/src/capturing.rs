@@ -77,9 +77,7 @@ impl Executor for Capturing<'_> {
                 *self.last.borrow_mut() = Some(seen);
                 outcome
             }
-            Err(why) => {
-                Outcome::Broken(Broken::new(format!("capture failed: {why} (--no-capture does without)")))
-            }
+            Err(why) => Outcome::Broken(Broken::new(format!("{why}"))),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use harness::budget::Parts;
 use harness::plan::{End, Event, Plan, RunError};
 use harness::round::Processes;
-use result::{Point, Target};
+use result::{Point, Target, Warning};
 
 use crate::capturing::{Capturing, Explained, Last};
 use crate::points;
@@ -25,6 +25,8 @@ pub struct Measuring<'a> {
     /// The captured round of each point.
     explained: Vec<Option<Explained>>,
     parts: Vec<Vec<(Parts, f64)>>,
+    /// Points whose captured round failed, and why.
+    not_captured: Vec<(usize, String)>,
 }
 
 impl<'a> Measuring<'a> {
@@ -44,6 +46,7 @@ impl<'a> Measuring<'a> {
             targets,
             explained: (0..count).map(|_| None).collect(),
             parts: vec![Vec::new(); count],
+            not_captured: Vec::new(),
         }
     }
 
@@ -66,6 +69,10 @@ impl<'a> Measuring<'a> {
             progress.tell(&event, &self.points);
             match event {
                 Event::Begins { .. } | Event::Phase(_) => return,
+                Event::NotCaptured { point, why } => {
+                    self.not_captured.push((point, why.text.clone()));
+                    return;
+                }
                 Event::Void { point, void } => points::void(&mut self.points[point], void),
                 Event::Done(done) => {
                     let (name, spec) = (&self.names[done.point], &plan.points[done.point]);
@@ -101,6 +108,12 @@ impl<'a> Measuring<'a> {
 
     /// Explanations are put into numbers beside all uncaptured rounds, so only at the end.
     fn put_explanations(&mut self) {
+        for (point, why) in &self.not_captured {
+            self.points[*point].warnings.push(Warning::NoCapture { because: why.clone() });
+            if matches!(self.plan.points[*point].workload, workload::Spec::CCase { .. }) {
+                self.points[*point].warnings.push(Warning::ExitStatusNotChecked);
+            }
+        }
         for (point, explained) in self.points.iter_mut().zip(&self.explained) {
             if let Some(explained) = explained.as_ref().filter(|_| point.valid) {
                 explained.put_into(point);

@@ -74,3 +74,42 @@ fn ctrl_c_and_sigkill_during_a_captured_round_leave_nothing() {
         home.nothing_is_left();
     }
 }
+
+#[test]
+fn a_test_case_whose_commands_fail_unnoticed_is_void() {
+    let home = Home::new();
+    let source = "#include <stdlib.h>\n#include <unistd.h>\nchar *testcase_description = \"looks away\";\n\
+        void testcase(unsigned long long *i, unsigned long nr) { while (1) { if (system(\"exit 7\")) {} usleep(5000); (*i)++; } }\n";
+    std::fs::write(home.work().join("looks_away.c"), source).unwrap();
+    let result = captured(&home, &["./looks_away.c", "-t", "2", "--on", "tmpfs"]);
+    let point = &result["points"][0];
+    assert_eq!(point["valid"], false);
+    let why = point["invalid_because"].as_str().unwrap();
+    assert!(why.contains("(sh) failed with exit status 7"), "{why}");
+}
+
+#[test]
+fn the_captured_time_covers_the_window_and_its_operations_are_counted() {
+    let home = Home::new();
+    let result = captured(&home, &["--each", "sleep 0.005", "-t", "2", "--on", "tmpfs"]);
+    let capture = &result["points"][0]["capture"];
+    assert!(capture["window_s"].as_f64().unwrap() >= 0.2, "{capture}");
+    let rate = capture["operations"].as_f64().unwrap() / capture["window_s"].as_f64().unwrap();
+    let uncaptured = result["points"][0]["ops_per_s"]["median"].as_f64().unwrap();
+    assert!((0.1..10.0).contains(&(rate / uncaptured)), "{rate}/s captured, {uncaptured}/s not");
+}
+
+#[test]
+fn remedies_are_measured_when_asked_for() {
+    let home = Home::new();
+    // The loss that this needs shows on any machine with two CPUs: one directory is one lock.
+    let result = captured(&home, &["create_unlink", "-t", "1,2", "--on", "xfs", "--try"]);
+    let point = result["points"].as_array().unwrap().iter().find(|p| p["tasks"] == 2).unwrap();
+    let remedies = point["remedies"].as_array().unwrap();
+    let own = remedies.iter().find(|r| r["what"] == "own directory per task");
+    let own = own.unwrap_or_else(|| panic!("{remedies:?}"));
+    assert_eq!(own["how"], "measured");
+    assert!(own["ops_per_s"].as_f64().unwrap() > 0.0 && own["gain"].as_f64().unwrap() > 1.0, "{own}");
+    let groups = remedies.iter().any(|r| r["what"].as_str().unwrap().starts_with("xfs:agcount="));
+    assert!(groups, "{remedies:?}");
+}
