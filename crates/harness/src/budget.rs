@@ -35,9 +35,9 @@ pub struct Parts {
     pub iowait_us: f64,
     /// CPUs that could not have been used: more CPUs than tasks, or what a quota takes.
     pub unused_us: f64,
-    /// Kernel work on CPUs that have no task; `None` where tasks may run anywhere.
+    /// Kernel work on CPUs that have no task; `None` where every CPU may have one.
     pub system_elsewhere_us: Option<f64>,
-    /// User code on CPUs that have no task; `None` where tasks may run anywhere.
+    /// User code on CPUs that have no task; `None` where every CPU may have one: then it is part of `user_us`.
     pub other_us: Option<f64>,
     /// Capacity less all parts: how far the clock and the counters disagree.
     pub unaccounted_us: f64,
@@ -63,7 +63,8 @@ impl Parts {
             *side = side.plus(*times);
         }
         let capacity_us = cpus.len() as f64 * window_us;
-        let bound = matches!(spread, Spread::Bound(_));
+        // Only on a CPU without a task can others' time be told from the tasks'.
+        let apart = (0..cpus.len()).any(|i| !with_task(i));
         let mut idle_us = on.idle_us + on.iowait_us;
         let mut unused_us = off.idle_us + off.iowait_us;
         if let Spread::Free(tasks) = spread {
@@ -88,8 +89,8 @@ impl Parts {
             idle_us,
             iowait_us: on.iowait_us.min(idle_us),
             unused_us,
-            system_elsewhere_us: bound.then_some(off.system_us + interrupts(off)),
-            other_us: bound.then_some(off.user_us),
+            system_elsewhere_us: apart.then_some(off.system_us + interrupts(off)),
+            other_us: apart.then_some(off.user_us),
             unaccounted_us: capacity_us - counted.sum_us(),
         }
     }

@@ -107,6 +107,7 @@ fn run(plan: &Plan, executor: &mut Pretended) -> (Result<End, plan::RunError>, T
                 told.done.push(done.clone());
                 format!("{}.{} {}", done.point, done.round, if done.kept { "kept" } else { "again" })
             }
+            Event::NotCaptured { point, why } => format!("{point} not captured: {why}"),
             Event::Void { point, void } => format!("{point} void: {void}"),
         };
         told.words.push(words);
@@ -244,4 +245,15 @@ fn captured_rounds_stand_in_the_middle_are_counted_by_themselves_and_never_repea
     let rounds: Vec<(u32, bool)> = told.done.iter().map(|d| (d.round, d.captured)).collect();
     assert_eq!(rounds, [(0, false), (1, false), (0, true), (2, false), (3, false)]);
     assert!(told.done.iter().all(|d| d.kept));
+}
+
+#[test]
+fn a_captured_round_that_breaks_costs_the_causes_and_nothing_else() {
+    let mut plan = plan(1, 2, 0);
+    plan.captures = 1;
+    let broken = Outcome::Broken(Broken::new("capture did not begin"));
+    let (end, told) = run(&plan, &mut Pretended::first([good(), broken]));
+    assert_eq!(end.unwrap(), End::Complete);
+    assert_eq!(told.done.len(), 2);
+    assert!(told.words.contains(&"0 not captured: capture did not begin".to_owned()), "{:?}", told.words);
 }

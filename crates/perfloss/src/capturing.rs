@@ -77,7 +77,7 @@ impl Executor for Capturing<'_> {
                 *self.last.borrow_mut() = Some(seen);
                 outcome
             }
-            Err(why) => Outcome::Broken(Broken::new(format!("{why}"))),
+            Err(why) => Outcome::Broken(Broken::new(why)),
         }
     }
 }

@@ -67,7 +67,8 @@ fn one_line(error: &str) -> String {
     let told =
         error.lines().map(str::trim).take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
     let mut line = String::new();
-    for part in told.filter(|l| !l.is_empty()) {
+    // The parser's tip for values that look like flags would make an operand of them.
+    for part in told.filter(|l| !l.is_empty() && !l.starts_with("tip: to pass '")) {
         let part = part.trim_start_matches("error: ").trim_start_matches("tip: ");
         let goes_on = line.is_empty() || line.ends_with(':') || part.starts_with('[');
         line.push_str(match (line.is_empty(), goes_on) {

@@ -12,7 +12,9 @@ use crate::exit::{Failure, Status};
 
 /// Say what works on this machine, what does not, and how to get it.
 #[derive(ClapArgs, Debug)]
-#[command(after_help = "Exit status: 0 when everything works, 4 when something is missing.")]
+#[command(
+    after_help = "Exit status: 0 when everything that the main job needs works (`-` marks what it does without), 4 when\nsomething is missing."
+)]
 pub struct Args {
     /// Print as JSON
     #[arg(long)]
@@ -24,13 +26,19 @@ pub struct Args {
 struct Finding {
     what: String,
     ok: bool,
+    /// perfloss does its main job without it.
+    optional: bool,
     /// What was found, or what is missing and how to get it.
     says: String,
 }
 
 impl Finding {
     fn new(what: &str, ok: bool, says: impl Into<String>) -> Finding {
-        Finding { what: what.to_owned(), ok, says: says.into() }
+        Finding { what: what.to_owned(), ok, optional: false, says: says.into() }
+    }
+
+    fn optional(self) -> Finding {
+        Finding { optional: true, ..self }
     }
 }
 
@@ -45,11 +53,16 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     } else {
         let widest = findings.iter().map(|f| f.what.len()).max().unwrap_or(0);
         findings.iter().try_for_each(|f| {
-            writeln!(out, " {} {:widest$}  {}", if f.ok { "ok " } else { "no " }, f.what, f.says)
+            let sign = match (f.ok, f.optional) {
+                (true, _) => "ok  ",
+                (false, true) => "-   ",
+                (false, false) => "NO  ",
+            };
+            writeln!(out, " {sign} {:widest$}  {}", f.what, f.says)
         })
     };
     printed.context("cannot print")?;
-    Ok(if findings.iter().all(|f| f.ok) { Status::Done } else { Status::NotAllowed })
+    Ok(if findings.iter().all(|f| f.ok || f.optional) { Status::Done } else { Status::NotAllowed })
 }
 
 fn look() -> Vec<Finding> {
@@ -73,7 +86,10 @@ fn look() -> Vec<Finding> {
     });
     for t in target::available(caps) {
         let says = t.trouble.as_ref().map_or_else(|| "can be made".to_owned(), ToString::to_string);
-        findings.push(Finding::new(&format!("target {}", t.name), t.trouble.is_none(), says));
+        let finding = Finding::new(&format!("target {}", t.name), t.trouble.is_none(), says);
+        // Others are there for whoever has them.
+        let usual = super::run::USUAL_TARGETS.contains(&t.name.as_str());
+        findings.push(if usual { finding } else { finding.optional() });
     }
     let cc = std::process::Command::new("cc").arg("--version").output();
     findings.push(match cc {

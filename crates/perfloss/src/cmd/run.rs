@@ -23,7 +23,7 @@ use crate::remedies::Trial;
 use crate::{machine, points, terminal};
 
 /// Where a whole target list is missing, these are taken, as far as they are possible here.
-const USUAL_TARGETS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
+pub(super) const USUAL_TARGETS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
 
 /// The longest warm-up, unless told otherwise: as long as the window, but within these bounds, seconds.
 const WARM_UP_S: (f64, f64) = (0.3, 2.0);
