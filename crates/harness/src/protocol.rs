@@ -37,6 +37,8 @@ pub struct RoundSpec {
     pub seed: u64,
     /// What the user named and has to stay visible.
     pub keep_visible: Vec<PathBuf>,
+    /// The niceness of the tasks: that of the user's shell, whatever ours is.
+    pub nice: i32,
     /// In namespaces of its own, so that nothing can outlive the round.
     pub isolated: bool,
     /// Somebody captures this round: its window waits until that has begun, its tasks go on until it has ended, and it

@@ -26,6 +26,19 @@ pub enum Outcome {
     Interrupted,
 }
 
+/// Raises this process's priority where that is allowed, and gives the niceness that it had, which is the tasks'
+/// ([`RoundSpec::nice`]). Tasks that start many processes starve everybody else of the same priority for seconds: whoever
+/// watches them, and ends the window in time, must not be among these. It sleeps while they are measured.
+pub fn raise_priority() -> i32 {
+    let before = rustix::process::getpriority_process(None).unwrap_or(0);
+    // Needs CAP_SYS_NICE; without, a busy machine may make rounds last longer.
+    let _ = rustix::process::setpriority_process(None, before.min(WATCHER_NICE));
+    before
+}
+
+/// The highest priority that is not real-time.
+const WATCHER_NICE: i32 = -20;
+
 /// What a round is doing, for progress and for capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {

@@ -26,6 +26,7 @@ fn spec(tasks: u32) -> RoundSpec {
         "deadline_ns": 1,
         "seed": 0,
         "keep_visible": [],
+        "nice": 0,
         "isolated": false,
         "captured": false,
     }))

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, setpgid, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, setpgid, setpriority_process, wait,
+};
 use workload::meter::State;
 use workload::{Board, Failure, Meter, Mode, Place, Prepared, Stops};
 
@@ -49,6 +51,7 @@ impl Host<'_> {
         set_parent_process_death_signal(Some(Signal::KILL)).map_err(named("PDEATHSIG"))?;
         setpgid(None, None).map_err(named("setpgid"))?;
         sys::default_signals();
+        setpriority_process(None, self.spec.nice).map_err(named("setpriority"))?;
         // So that holders and waiters in a report bear the workload's name. The kernel keeps 15 bytes; a name with a NUL stays ours.
         if let Ok(name) = std::ffi::CString::new(self.spec.workload.name()) {
             let _ = rustix::thread::set_name(&name);

@@ -145,7 +145,9 @@ struct Ready {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Status, Failure> {
-    let ready = check(args)?;
+    let mut ready = check(args)?;
+    let nice = harness::round::raise_priority();
+    ready.plan.points.iter_mut().for_each(|point| point.nice = nice);
     let folder = result_folder(args.output.as_deref())?;
     let mut result = first_result(args, &ready);
     folder.update(&result).map_err(not_written)?;
@@ -293,6 +295,7 @@ fn check(args: &Args) -> Result<Ready, Failure> {
                     deadline_ns: ns(deadline),
                     seed: 0,
                     keep_visible: keep_visible.clone(),
+                    nice: 0,
                     isolated,
                     captured: false,
                 });
