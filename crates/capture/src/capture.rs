@@ -192,7 +192,12 @@ impl Capture {
             .spawn({
                 let stop = stop.clone();
                 let poll = options.poll;
-                move || drain(reader, &send, &stop, poll)
+                move || {
+                    // Of this thread only. Where everybody forks, a reader of the same priority is starved for seconds and the
+                    // rings overflow; it sleeps most of the time. Needs CAP_SYS_NICE.
+                    let _ = rustix::process::setpriority_process(None, -20);
+                    drain(reader, &send, &stop, poll)
+                }
             })
             .map_err(thread_error)?;
         let convert = thread::Builder::new()
