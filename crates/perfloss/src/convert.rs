@@ -76,7 +76,10 @@ pub fn roots(e: &Explanation, basis: &Basis) -> Vec<Root> {
         .into_iter()
         .filter(|(root, idle)| match root.latent {
             true => worth(root),
-            false => *idle > LEAST_SHARE * e.budget.idle_ns.max(1.0),
+            // A long wait is told even where hardly any of it fell into idle time.
+            false => {
+                *idle > LEAST_SHARE * e.budget.idle_ns.max(1.0) || root.lock.kind.is_lock() && worth(root)
+            }
         })
         .collect();
     // stable: within the latent ones the order of the explanation stays
