@@ -193,9 +193,7 @@ impl Capture {
                 let stop = stop.clone();
                 let poll = options.poll;
                 move || {
-                    // Of this thread only. Where everybody forks, a reader of the same priority is starved for seconds and the
-                    // rings overflow; it sleeps most of the time. Needs CAP_SYS_NICE.
-                    let _ = rustix::process::setpriority_process(None, -20);
+                    usual_priority();
                     drain(reader, &send, &stop, poll)
                 }
             })
@@ -206,7 +204,10 @@ impl Capture {
                 let end = end.clone();
                 let (scope, hz) = (options.scope.clone(), options.sample_hz);
                 // what symbolizes cannot move between threads: the converter is made where it works
-                move || convert(Converter::new(builder, namer, scope, hz), sink, &receive, &seeds, from, &end)
+                move || {
+                    usual_priority();
+                    convert(Converter::new(builder, namer, scope, hz), sink, &receive, &seeds, from, &end)
+                }
             })
             .map_err(thread_error)?;
         Ok(Capture { loaded: Some(loaded), stop, end, from, drain: Some(drain), convert: Some(convert) })
@@ -300,6 +301,15 @@ const QUEUE: usize = 4096;
 const KEEP: usize = 1 << 20;
 /// A program may be held up for so long between reading the clock and writing its record.
 const SLACK_NS: u64 = 5_000_000;
+
+/// Whoever captures may run at a raised priority, so that it begins and ends in time. Reading and converting must not:
+/// that would take time from the workload while it is watched. Of the calling thread only.
+fn usual_priority() {
+    // Lowering is always allowed; where the priority is lower already, it stays (without CAP_SYS_NICE).
+    if rustix::process::getpriority_process(None).is_ok_and(|nice| nice < 0) {
+        let _ = rustix::process::setpriority_process(None, 0);
+    }
+}
 
 /// Reads the kernel's types, or says why they cannot be had.
 pub(crate) fn kernel_types() -> Result<Btf, Error> {

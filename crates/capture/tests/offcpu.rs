@@ -24,7 +24,12 @@ fn names(stack: &Stack) -> Vec<String> {
 }
 
 fn sleeper(sleeps: u32, length: Duration) -> Stamp {
-    thread::spawn(move || stamped(|| (0..sleeps).for_each(|_| thread::sleep(length)))).join().expect("sleeps")
+    let work = move || {
+        // The very first wait of a new thread may be missed (counted as a switch without state); here it is not what is asked.
+        thread::sleep(Duration::from_micros(1));
+        stamped(|| (0..sleeps).for_each(|_| thread::sleep(length)))
+    };
+    thread::spawn(work).join().expect("sleeps")
 }
 
 #[test]
@@ -57,9 +62,11 @@ fn short_waits_add_up_though_only_some_have_stacks() {
     });
     assert_eq!(measured.report.lost_stacks, 0);
     let total: u64 = measured.rows.iter().filter(|r| r.tid == stamp.tid).map(|r| r.ns).sum();
-    // a few percent are sampling error, and the clocks of the thread and of the switches differ by some us an event
-    let allowed = stamp.off / 5 + 1_000_000;
-    assert!(total.abs_diff(stamp.off) <= allowed, "{total} of {}", stamp.off);
+    // The thread's own clock runs some us longer per wait than the switches show, so it gives the least, and the wall clock the
+    // most that can be; a few percent are sampling error.
+    let wall = stamp.until - stamp.from;
+    let (least, most) = (stamp.off - stamp.off / 20, wall + wall / 20);
+    assert!((least - 1_000_000..=most + 1_000_000).contains(&total), "{total}, {least} to {most}");
 }
 
 #[test]

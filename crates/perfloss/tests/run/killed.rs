@@ -88,8 +88,9 @@ fn nothing_survives(target: &str, seed: u64, victims: &[Victim]) {
         kill(&running, victim);
         if victim == Victim::Guard && guarded {
             let ran = running.end();
-            assert_eq!(ran.status, 3, "{target}, after {delay:?}: {ran:?}");
-            assert!(ran.stderr.contains("ended from outside"), "{ran:?}");
+            // A guard that had measured its round already takes nothing with it: then the run comes to its end.
+            let told = ran.status == 3 && ran.stderr.contains("ended from outside");
+            assert!(told || ran.status == 0, "{target}, after {delay:?}: {ran:?}");
         } else {
             if victim == Victim::Guard {
                 running.signal(Signal::KILL);
