@@ -65,8 +65,8 @@ impl Home {
         Home {
             dir,
             mark: format!("{process}-{number}"),
-            // Whole MiB: images are rounded up to that.
-            image: (320 + (process * 131 + number * 17) % 3500) << 20,
+            // Whole MiB: images are rounded up to that. Large enough for fallocate, whose blocks ext4 frees with its journal only.
+            image: (1300 + (process * 131 + number * 17) % 2700) << 20,
             mounts: mounts(),
         }
     }
