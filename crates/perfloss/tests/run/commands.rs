@@ -99,10 +99,15 @@ fn every_built_in_workload_runs_in_each_of_its_modes() {
         };
         let those: Vec<String> =
             workload::registry().iter().filter(|w| has(w.as_ref())).map(|w| w.name().to_owned()).collect();
-        let arguments =
-            [&those.join(","), "-t", "2", "--mode", mode, "--warm-up", "0.05", "--on", "tmpfs,ext4"];
-        let result = works(&home, &arguments);
-        assert_eq!(result["points"].as_array().unwrap().len(), 2 * those.len());
+        // ext4 gives the blocks of a truncated file back with its next journal commit: where the machine is fast enough,
+        // fallocate finds it full and the point is rightly void.
+        let on_ext4: Vec<String> = those.iter().filter(|name| *name != "fallocate").cloned().collect();
+        for (target, names) in [("tmpfs", &those), ("ext4", &on_ext4)] {
+            let arguments =
+                [&names.join(","), "-t", "2", "--mode", mode, "--warm-up", "0.05", "--on", target];
+            let result = works(&home, &arguments);
+            assert_eq!(result["points"].as_array().unwrap().len(), names.len());
+        }
     }
 }
 
