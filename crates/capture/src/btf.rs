@@ -16,6 +16,7 @@ const KIND_TYPEDEF: u32 = 8;
 const KIND_VOLATILE: u32 = 9;
 const KIND_CONST: u32 = 10;
 const KIND_RESTRICT: u32 = 11;
+const KIND_FUNC: u32 = 12;
 const KIND_FUNC_PROTO: u32 = 13;
 const KIND_VAR: u32 = 14;
 const KIND_DATASEC: u32 = 15;
@@ -188,6 +189,11 @@ impl Btf {
     /// Whether there is a tracepoint of that name to attach to.
     pub fn has_tracepoint(&self, name: &str) -> bool {
         self.find(&format!("btf_trace_{name}"), &[KIND_TYPEDEF]).is_some()
+    }
+
+    /// Whether there is a function of that name that programs may call or be attached to.
+    pub fn has_function(&self, name: &str) -> bool {
+        self.find(name, &[KIND_FUNC]).is_some()
     }
 
     /// Which of these tracepoints exist, in one pass.
@@ -395,6 +401,8 @@ mod tests {
         let btf = Btf::kernel().expect("this kernel has BTF");
         assert!(btf.has_tracepoint("sched_switch"));
         assert!(!btf.has_tracepoint("no_such_tracepoint"));
+        assert!(btf.has_function("schedule"));
+        assert!(!btf.has_function("no_such_function"));
         assert_eq!(btf.tracepoints(&["sched_waking", "nothing"]), [true, false]);
         assert_eq!(btf.tracepoint_arguments("sched_waking"), Some(1));
         let offset = btf.offset_of("inode", "i_rwsem").expect("inodes have i_rwsem");

@@ -117,11 +117,12 @@ fn task_from_proc(tgid: u32, tid: u32) -> Option<TaskSeed> {
     })
 }
 
-/// Ticks per second of the kernel (CONFIG_HZ), if its configuration can be read; 0 if not.
+/// Ticks per second of the kernel (CONFIG_HZ): the coarse clock advances by one a tick.
 pub fn ticks_per_second() -> u32 {
-    let Ok(release) = fs::read_to_string("/proc/sys/kernel/osrelease") else { return 0 };
-    let config = fs::read_to_string(format!("/boot/config-{}", release.trim())).unwrap_or_default();
-    config.lines().find_map(|l| l.strip_prefix("CONFIG_HZ=")).and_then(|v| v.parse().ok()).unwrap_or(0)
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    let ns = tick.tv_sec.saturating_mul(1_000_000_000).saturating_add(tick.tv_nsec);
+    // a tick is a whole number of ns, a second rarely a whole number of such ticks
+    u32::try_from((1_000_000_000 + ns / 2).checked_div(ns).unwrap_or(0)).unwrap_or(0)
 }
 
 /// Changes the priority of the calling thread; without the privilege it stays as it is.
@@ -132,6 +133,13 @@ pub fn set_nice(nice: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_ticks_are_those_of_some_configuration() {
+        // what CONFIG_HZ can be on the architectures that there are
+        let known = [24, 32, 48, 64, 100, 128, 200, 250, 256, 300, 500, 512, 1000, 1024, 1200];
+        assert!(known.contains(&ticks_per_second()), "{}", ticks_per_second());
+    }
 
     #[test]
     fn cpu_lists_are_read_as_the_kernel_writes_them() {

@@ -1,8 +1,10 @@
 //! What the kernel counts about the allowed CPUs, read at the two edges of a window.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
 
+use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
 use workload::meter::now_ns;
 
@@ -104,13 +106,26 @@ impl Reading {
     }
 }
 
-/// Whether the kernel accounts interrupts apart from the code that they interrupt.
+/// Whether the kernel accounts interrupts apart from the code that they interrupt. Not where it does not tell how it was built.
 ///
-/// Asked of `/proc/config.gz`'s plain twin in `/boot`, since the columns of `/proc/stat` are filled by the tick either way.
+/// Asked of its configuration, since the columns of `/proc/stat` are filled by the tick either way.
 pub fn interrupts_apart() -> bool {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    fs::read_to_string(format!("/boot/config-{}", release.trim()))
-        .is_ok_and(|config| config.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
+    // this file is there with that option only (since Linux 6.1), and containers that hide configurations show it
+    Path::new("/proc/pressure/irq").exists()
+        || kernel_config().is_some_and(|c| c.lines().any(|line| line == "CONFIG_IRQ_TIME_ACCOUNTING=y"))
+}
+
+/// The configuration of the running kernel, from itself or from where distributions put it.
+fn kernel_config() -> Option<String> {
+    if let Ok(file) = File::open("/proc/config.gz") {
+        let mut text = String::new();
+        return GzDecoder::new(file).read_to_string(&mut text).ok().map(|_| text);
+    }
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let release = release.trim();
+    [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")]
+        .iter()
+        .find_map(|path| fs::read_to_string(path).ok())
 }
 
 struct Stat {
@@ -180,6 +195,14 @@ mod tests {
     #[test]
     fn a_cpu_that_is_gone_is_an_error_and_not_a_zero() {
         assert!(parse_stat(STAT, &[0, 7]).is_none());
+    }
+
+    #[test]
+    fn a_kernel_that_carries_its_configuration_is_asked_itself() {
+        if Path::new("/proc/config.gz").exists() {
+            let config = kernel_config().expect("it is readable");
+            assert!(config.lines().any(|line| line == "CONFIG_IKCONFIG_PROC=y"), "it is how it got there");
+        }
     }
 
     #[test]

@@ -203,7 +203,7 @@ impl fmt::Display for Warning {
             ),
             Self::InterruptsNotApart => write!(
                 f,
-                "this kernel counts interrupts in user and system time (no CONFIG_IRQ_TIME_ACCOUNTING)"
+                "interrupts are part of user and system time: this kernel has no CONFIG_IRQ_TIME_ACCOUNTING, or does not say"
             ),
             Self::Unaccounted { share } => write!(
                 f,

@@ -57,6 +57,7 @@ struct super_block {
 	struct file_system_type *s_type;
 	struct dentry *s_root;
 	struct rw_semaphore s_umount;
+	void *s_fs_info;
 	char s_id[32];
 } reloc;
 

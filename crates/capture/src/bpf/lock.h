@@ -216,23 +216,20 @@ static __always_inline bool describe_xfs_buf(struct lock_info *info, u64 lock, s
 	return true;
 }
 
-static __always_inline bool is_extent_cache(const char *name)
+/* Whether it is the lock of a btrfs extent buffer: the super block that the buffer leads to points back. */
+static __always_inline bool describe_extent(struct lock_info *info, u64 lock, struct fs_layout *l)
 {
-	/* "btrfs_extent_buffer" */
-	return name[0] == 'b' && name[1] == 't' && name[5] == '_' && name[6] == 'e' && name[13] == 'b';
-}
-
-static __always_inline void describe_extent(struct lock_info *info, u64 lock, struct fs_layout *l)
-{
-	u64 eb = lock - l->eb_lock, start = 0, fs_info = 0;
+	u64 eb = lock - l->eb_lock, start = 0, fs_info = 0, back = 0;
 	struct super_block *sb = 0;
 
+	if (LOAD(fs_info, (void *)(eb + l->eb_fs_info)) || !fs_info || LOAD(sb, (void *)(fs_info + l->fs_info_sb)) || !sb ||
+	    LOAD(back, &sb->s_fs_info) || back != fs_info)
+		return false;
 	LOAD(start, (void *)(eb + l->eb_start));
 	info->object = OBJ_EXTENT;
 	info->id = start;
-	if (!LOAD(fs_info, (void *)(eb + l->eb_fs_info)) && fs_info &&
-	    !LOAD(sb, (void *)(fs_info + l->fs_info_sb)) && sb)
-		describe_super(info, sb);
+	describe_super(info, sb);
+	return true;
 }
 
 /* Describes a lock to user space, unless that was done lately or nothing has changed since. */
@@ -279,9 +276,7 @@ static __noinline int describe(u64 lock, u32 flags)
 		if (layout && layout->xfs_valid)
 			describe_xfs_buf(info, lock, layout);
 	} else if (flags & (LCB_F_READ | LCB_F_WRITE)) {
-		if (layout && layout->eb_valid && is_extent_cache(info->cache))
-			describe_extent(info, lock, layout);
-		else
+		if (!(layout && layout->eb_valid && describe_extent(info, lock, layout)))
 			describe_rwsem(info, lock);
 	}
 	fresh.when = now;
