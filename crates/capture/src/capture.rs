@@ -17,6 +17,7 @@ use crate::layout::{RawOptions, TaskSeed};
 use crate::loader::{Loaded, Plan};
 use crate::machine;
 use crate::names::Namer;
+use crate::quota::{self, Counters};
 use crate::reader::{Batch, Entry, Reader, Rings, Store};
 use crate::scope::Scope;
 use crate::sys;
@@ -142,11 +143,17 @@ pub struct Captured {
 pub struct Capture {
     loaded: Option<Loaded>,
     stop: Arc<AtomicBool>,
-    /// How it went, for the trace's summary.
-    end: Arc<Mutex<Report>>,
+    end: Arc<Mutex<End>>,
     from: u64,
     drain: Option<JoinHandle<u64>>,
     convert: Option<JoinHandle<Result<Finished, Error>>>,
+}
+
+/// What is only known at the end, for the trace.
+#[derive(Clone, Default)]
+struct End {
+    report: Report,
+    quotas: Counters,
 }
 
 struct Finished {
@@ -178,11 +185,12 @@ impl Capture {
         loaded.set_layout(&namer.fs_layout())?;
         loaded.attach(options.sample_hz)?;
         loaded.missing.extend(machine::pid_namespace_note());
+        let quotas = quota::counters();
         let from = sys::monotonic_ns();
         let seeds = seeds(&loaded)?;
 
         let builder = Builder::new(meta(&options));
-        let end = Arc::new(Mutex::new(Report::default()));
+        let end = Arc::new(Mutex::new(End::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let (send, receive) = sync_channel::<Batch>(QUEUE);
         let reader = Reader::new(Rings::of(&loaded), PATIENCE_NS);
@@ -206,7 +214,9 @@ impl Capture {
                 // what symbolizes cannot move between threads: the converter is made where it works
                 move || {
                     usual_priority();
-                    convert(Converter::new(builder, namer, scope, hz), sink, &receive, &seeds, from, &end)
+                    let mut converter = Converter::new(builder, namer, scope, hz);
+                    converter.quotas = quotas;
+                    convert(converter, sink, &receive, &seeds, from, &end)
                 }
             })
             .map_err(thread_error)?;
@@ -243,7 +253,8 @@ impl Capture {
         let mut report = Report { from: TimeNs(self.from), until: TimeNs(until), ..Report::default() };
         losses(&loaded, &mut report);
         report.missing = std::mem::take(&mut loaded.missing);
-        *self.end.lock().map_err(|_| Error::Reader)? = report.clone();
+        let end = End { report: report.clone(), quotas: quota::counters() };
+        *self.end.lock().map_err(|_| Error::Reader)? = end;
         self.stop.store(true, Ordering::SeqCst);
         let drain = self.drain.take().ok_or(Error::Reader)?;
         drain.thread().unpark();
@@ -427,7 +438,7 @@ fn convert(
     receive: &Receiver<Batch>,
     seeds: &[TaskSeed],
     from: u64,
-    end: &Mutex<Report>,
+    end: &Mutex<End>,
 ) -> Result<Finished, Error> {
     machine::set_nice(5);
     let mut output = Output::new(sink)?;
@@ -450,13 +461,13 @@ fn convert(
     }
     // the programs are still loaded: their names are wanted to tell the tracer's own frames
     converter.read_kernel_symbols();
-    let end = end.lock().map_err(|_| Error::Reader)?.clone();
+    let End { report: end, quotas } = end.lock().map_err(|_| Error::Reader)?.clone();
     // 0: the capture was dropped, and nobody wants the rest
     let until = if end.until.0 == 0 { safe } else { end.until.0 };
     converter.set_until(until);
     entries.sort_by_key(|e| e.ts);
     converter.convert(&entries, &store);
-    converter.close_window(until, &store);
+    converter.close_window(until, &quotas, &store);
     let Converter { mut builder, events, lost_stacks, .. } = converter;
     let summary = builder.summary_mut();
     summary.lost_events = end.lost_events;

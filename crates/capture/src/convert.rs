@@ -3,13 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use trace::{
-    Builder, ContentionFlags, Cpu, IrqKind, Kind, Lock, LockId, LockKind, Name, OwnerQuality, SampleMode,
-    SeedState, StackId, SymbolId, Syscall, Task, TaskExit, TaskId, TaskKind, TaskState, TimeNs, Waker,
+    Builder, CgroupId, ContentionFlags, Cpu, IrqKind, Kind, Lock, LockId, LockKind, Name, OwnerQuality,
+    SampleMode, SeedState, StackId, SymbolId, Syscall, Task, TaskExit, TaskId, TaskKind, TaskState, TimeNs,
+    Waker,
 };
 
 use crate::layout::{self, LockInfo, RawEvent, TaskSeed, big, ev, text};
 use crate::machine;
 use crate::names::{self, Namer};
+use crate::quota::{self, Counter, Counters};
 use crate::reader::{Entry, Item, Note, RawStack, Store};
 use crate::scope::{self, Members, Scope};
 use crate::symbols::{KernelSymbols, UserSymbols, is_tracer_frame};
@@ -53,6 +55,10 @@ pub struct Converter {
     /// Stacks of wakers in the batch: by time, waker and wakee.
     wakers: HashMap<(u64, u32, u32), RawStack>,
     futexes: HashMap<(u64, u64), LockId>,
+    /// Control groups by their numbers, as far as their quotas held tasks back.
+    groups: HashMap<u64, Option<CgroupId>>,
+    /// The counters of the quotas before the window.
+    pub quotas: Counters,
     /// Tasks that the iterator found, as long as no fork of them was seen.
     seeded: HashSet<TaskId>,
     seeds: Vec<TaskSeed>,
@@ -90,6 +96,8 @@ impl Converter {
             half: None,
             wakers: HashMap::new(),
             futexes: HashMap::new(),
+            groups: HashMap::new(),
+            quotas: Counters::new(),
             seeded: HashSet::new(),
             seeds: Vec::new(),
             from: 0,
@@ -123,6 +131,9 @@ impl Converter {
     pub fn open_window(&mut self, from: u64, seeds: &[TaskSeed], entries: &mut Vec<Entry>) {
         self.from = from;
         self.push(from, 0, Kind::WindowStart);
+        for (path, counter) in self.quotas.clone() {
+            self.quota(from, &path, counter);
+        }
         let all: Vec<(u32, u32, u32)> = seeds.iter().map(|s| (s.tid, s.tgid, s.ptid)).collect();
         self.members.seed(&all);
         for seed in seeds {
@@ -215,9 +226,33 @@ impl Converter {
     }
 
     /// Closes the window.
-    pub fn close_window(&mut self, until: u64, store: &Store) {
+    pub fn close_window(&mut self, until: u64, quotas: &Counters, store: &Store) {
         self.flush_half(store);
+        for (path, counter) in quotas {
+            if !self.quotas.contains_key(path) {
+                // made meanwhile: its counters began at 0
+                self.quota(until, path, Counter::default());
+            }
+            self.quota(until, path, *counter);
+        }
         self.push(until, 0, Kind::WindowEnd);
+    }
+
+    /// The counters of a control group's quota, as they stand.
+    fn quota(&mut self, ts: u64, path: &str, counter: Counter) {
+        let cgroup = self.builder.cgroup(path);
+        let Counter { count, throttled_ns } = counter;
+        self.push(ts, 0, Kind::Throttle { cgroup, count, throttled_ns });
+    }
+
+    /// The control group with that number.
+    fn group(&mut self, number: u64) -> Option<CgroupId> {
+        if let Some(known) = self.groups.get(&number) {
+            return *known;
+        }
+        let group = quota::path_of(number).map(|path| self.builder.cgroup(&path));
+        self.groups.insert(number, group);
+        group
     }
 
     /// Events after that time are not the window's.
@@ -369,6 +404,11 @@ impl Converter {
                 let task = self.task(e.tid, cpu);
                 let lock = self.lock(e.a, LockKind::Semaphore);
                 self.push(e.ts, cpu, Kind::Released { task, lock });
+            }
+            ev::HELD_BACK => {
+                let task = self.task(e.tid, cpu);
+                let cgroup = self.group(e.a);
+                self.push(e.ts, cpu, Kind::HeldBack { task, cgroup });
             }
             ev::LOST => {
                 // its own time is when the gap began; it is told at its end

@@ -25,6 +25,7 @@ pub mod ev {
     pub const ACQUIRED: u8 = 12;
     pub const RELEASED: u8 = 13;
     pub const LOST: u8 = 14;
+    pub const HELD_BACK: u8 = 15;
 }
 
 /// Flags of a switch.

@@ -25,6 +25,7 @@ mod loader;
 mod machine;
 mod names;
 pub mod offcpu;
+mod quota;
 mod reader;
 mod scope;
 mod symbols;

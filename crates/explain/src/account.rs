@@ -1,7 +1,7 @@
 //! The sums.
 
 use rustc_hash::FxHashMap as HashMap;
-use trace::{LockId, StackId, SymbolId, TaskId, TimeNs};
+use trace::{CgroupId, LockId, StackId, SymbolId, TaskId, TimeNs};
 
 use crate::classify::Class;
 
@@ -14,8 +14,8 @@ pub(crate) enum End {
     Wait(Class),
     /// At a task that was woken or preempted and did not run although CPUs were idle.
     WakeUp,
-    /// The same, for so long that only a quota explains it.
-    LongRunnable,
+    /// At a task that the quota of its control group held back: it was seen, or it took so long that the group's counters decide.
+    HeldBack { group: Option<CgroupId>, seen: bool },
     /// Not known.
     Unknown,
 }

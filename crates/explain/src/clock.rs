@@ -109,6 +109,11 @@ impl Clock {
         self.rates = None;
     }
 
+    /// Counts anew the idle time of the CPUs; the sums that waits stand on go on.
+    pub fn forget(&mut self) {
+        (self.nothing, self.idle) = (0.0, 0.0);
+    }
+
     pub fn cpu_goes_idle(&mut self) {
         self.idle_cpus += 1;
         self.rates = None;

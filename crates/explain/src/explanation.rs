@@ -358,7 +358,8 @@ pub struct Facts {
     pub exits: u64,
     /// Those that ended otherwise than with 0: their names and statuses as `wait4` gives them (at most 100).
     pub failed: Vec<(String, i32)>,
-    /// How long control groups were throttled meanwhile, as far as that is known, added over groups and CPUs.
+    /// How long the control groups that held tasks of the workload back were throttled meanwhile, as their counters (`cpu.stat`)
+    /// say, added over groups and CPUs.
     pub throttled_ns: u64,
     /// The time of the first event.
     pub start: TimeNs,

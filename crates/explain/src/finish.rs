@@ -1,6 +1,6 @@
 //! From the sums to the explanation.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rustc_hash::FxHashMap;
 use trace::{LockKind, StackId, Tables, TaskId, TaskKind, TimeNs};
@@ -49,7 +49,6 @@ pub(crate) fn finish(engine: &Engine, tables: &Tables) -> Explanation {
         .throttled_ns
         .iter()
         .map(|(group, (first, last))| (tables.cgroup_path(*group).to_owned(), last - first))
-        .chain(engine.scope.throttled.iter().cloned())
         .filter(|(_, ns)| *ns > 0)
         .collect();
     throttled.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -137,15 +136,42 @@ impl Finish<'_> {
             End::Wait(Class::Child) => plain(RootKind::Child, ""),
             End::Wait(Class::Sleep | Class::Events | Class::Stopped) => plain(RootKind::Sleep, ""),
             End::WakeUp => plain(RootKind::WakeUp, ""),
-            End::LongRunnable => match self.throttled.first() {
-                Some((group, _)) => {
-                    let object = Some(format!("control group {group}"));
-                    Called { object, ..plain(RootKind::Throttled, "") }
+            End::HeldBack { group, seen } => {
+                let path = group.map(|g| self.tables.cgroup_path(g));
+                let used_up = path.and_then(|path| self.used_up(path));
+                if !seen && used_up.is_none() {
+                    return plain(RootKind::WakeUp, "");
                 }
-                None => plain(RootKind::WakeUp, ""),
-            },
+                let object = used_up.or(path).map(|group| format!("control group {group}"));
+                Called { object, ..plain(RootKind::Throttled, "") }
+            }
             End::Unknown => plain(RootKind::Other, ""),
         }
+    }
+
+    /// The group whose quota was used up meanwhile: that one, or else the nearest above it.
+    fn used_up(&self, path: &str) -> Option<&str> {
+        let above = |group: &str| {
+            path.strip_prefix(group.trim_end_matches('/'))
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let groups = self.throttled.iter().map(|(group, _)| group.as_str());
+        groups.filter(|group| above(group)).max_by_key(|group| group.len())
+    }
+
+    /// How long the groups that held tasks of the workload back were throttled, as their counters say.
+    fn throttled_ns(&self) -> u64 {
+        let groups: BTreeSet<&str> = self
+            .account
+            .ends
+            .keys()
+            .filter_map(|end| match end {
+                End::HeldBack { group, .. } => self.used_up(self.tables.cgroup_path((*group)?)),
+                _ => None,
+            })
+            .collect();
+        let throttled = self.throttled.iter().filter(|(group, _)| groups.contains(group.as_str()));
+        throttled.fold(0, |sum, (_, ns)| ns.saturating_add(sum))
     }
 
     /// The function that waits says best for what, if it is one for most of the time.
@@ -176,7 +202,8 @@ impl Finish<'_> {
                 let is_lock = matches!(called.kind, RootKind::Lock(_)) && called.class != "condition";
                 // a lock that is only waited for because of another is listed there
                 let through = sums.parts.blocked as f64 > sums.wait_ns as f64 / 2.0;
-                sums.idle >= 1.0 || (is_lock && sums.wait_ns > 0 && !through)
+                let waits = is_lock && !through || called.kind == RootKind::Throttled;
+                sums.idle >= 1.0 || (waits && sums.wait_ns > 0)
             })
             .map(|(called, sums)| root(called, &sums))
             .collect();
@@ -432,7 +459,7 @@ impl Finish<'_> {
         let mut merged: FxHashMap<_, Weight> = FxHashMap::default();
         for ((task, kernel, user), (ns, count)) in sums {
             let Some(row) = self.tables.task(*task) else { continue };
-            if matches!(row.kind, TaskKind::Idle(_)) {
+            if matches!(row.kind, TaskKind::Idle(_)) || self.engine.scope.leaves_out(row) {
                 continue;
             }
             let in_scope = self.engine.scope.contains(row);
@@ -473,8 +500,8 @@ impl Finish<'_> {
             unpaired: account.unpaired,
             exits: account.exits,
             failed: account.failed.iter().map(|(task, status)| (name(task), *status)).collect(),
-            throttled_ns: self.throttled.iter().fold(0, |sum, (_, ns)| ns.saturating_add(sum)),
-            start: account.first.unwrap_or(TimeNs(0)),
+            throttled_ns: self.throttled_ns(),
+            start: account.first.max(self.engine.scope.from).unwrap_or(TimeNs(0)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Whose loss is asked for, and on which CPUs.
 
-use trace::{Cpu, Meta, Task, TaskKind};
+use trace::{Cpu, Meta, Task, TaskKind, TimeNs};
 
 /// Which tasks are the workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,18 +19,19 @@ pub enum Select {
 pub struct Scope {
     /// The workload's tasks. Everybody else's events still count where chains lead through them.
     pub select: Select,
-    /// Processes (thread-group ids) that are not of the workload, whatever else says that they are: perfloss itself.
+    /// Processes (thread-group ids) that are not of the workload, whatever else says that they are, and whose stacks are left out:
+    /// perfloss itself.
     pub without: Vec<u32>,
+    /// Nothing before that moment counts: the command was not there yet. What is seen before only tells the states of the tasks.
+    pub from: Option<TimeNs>,
     /// The CPUs that the workload may use; `None`: as the trace says.
     pub allowed: Option<Vec<Cpu>>,
-    /// Control groups whose quota held tasks back meanwhile, with the throttled time in ns, if that is known from elsewhere than the trace.
-    pub throttled: Vec<(String, u64)>,
 }
 
 impl Scope {
     /// Whether a task is of the workload.
     pub(crate) fn contains(&self, task: &Task) -> bool {
-        if matches!(task.kind, TaskKind::Idle(_)) || self.without.contains(&task.tgid) {
+        if matches!(task.kind, TaskKind::Idle(_)) || self.leaves_out(task) {
             return false;
         }
         match &self.select {
@@ -38,6 +39,11 @@ impl Scope {
             Select::All => true,
             Select::Processes(processes) => processes.contains(&task.tgid),
         }
+    }
+
+    /// Whether it is a task of perfloss itself.
+    pub(crate) fn leaves_out(&self, task: &Task) -> bool {
+        self.without.contains(&task.tgid)
     }
 
     /// The allowed CPUs; all online ones if nobody says.

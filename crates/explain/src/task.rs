@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use trace::{Cpu, LockId, StackId, SymbolId, TaskId, TimeNs};
+use trace::{CgroupId, Cpu, LockId, StackId, SymbolId, TaskId, TimeNs};
 
 use crate::account::{Cause, End};
 use crate::classify::Class;
@@ -155,6 +155,10 @@ pub(crate) struct Slot {
     pub holding: Vec<LockId>,
     /// It was woken, rather than preempted, before it became runnable.
     pub woken: bool,
+    /// Its control group, as far as it matters for quotas.
+    pub group: Option<CgroupId>,
+    /// It is runnable, and was seen to be held back by a quota.
+    pub held_back: bool,
     /// An event has shown its state in this window, so that a seed is late.
     pub seen: bool,
     /// What its last wait was for, for the stack that comes after it.

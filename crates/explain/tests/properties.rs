@@ -262,6 +262,25 @@ proptest! {
     }
 
     #[test]
+    fn what_was_before_the_beginning_does_not_count(trace in machine(), part in 0.0f64..1.0) {
+        let whole = explained(&trace);
+        let from = TimeNs((whole.window_ns as f64 * part) as u64);
+        let e = explain(&mut trace.source(), &Scope { from: Some(from), ..Scope::default() }).unwrap();
+        prop_assert_eq!(e.window_ns, whole.window_ns - from.0);
+        let (b, t) = (&e.budget, e.times);
+        prop_assert!(close(b.idle_ns + (b.scope_ns + b.others_ns) as f64, e.capacity_ns()), "{}", summary(&e));
+        let sum = t.running_ns + t.in_lock_on_cpu_ns + t.runnable_ns + t.lock_ns + t.io_ns + t.kernel_ns
+            + t.futex_ns + t.peer_ns + t.idle_ns;
+        prop_assert_eq!(sum, 4 * e.window_ns, "{}", summary(&e));
+        let charged: f64 = e.roots.iter().map(|r| r.idle_ns).sum();
+        let sum = charged + e.serial_ns() + e.nothing_to_run_ns;
+        prop_assert!((sum - b.idle_ns).abs() < 20.0, "{sum} of {}\n{}", b.idle_ns, summary(&e));
+        for root in e.roots.iter().filter(|r| matches!(r.kind, explain::RootKind::Lock(_))) {
+            prop_assert_eq!(root.split.total_ns(), root.wait_ns, "{:?}", root);
+        }
+    }
+
+    #[test]
     fn the_parts_of_a_wait_are_the_wait(trace in machine()) {
         for root in explained(&trace).roots {
             if matches!(root.kind, explain::RootKind::Lock(_)) {

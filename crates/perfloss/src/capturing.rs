@@ -49,9 +49,15 @@ impl Executor for Capturing<'_> {
         let file = format!("{:02}.trace", self.traces + 1);
         let path = self.folder.join(&file);
         let (mut running, mut closed) = (None, None);
+        // the guard and the supervisor of the round are of perfloss, not of the workload
+        let mut own = vec![std::process::id()];
         let outcome = self.rounds.run(spec, &mut |at| {
             match at {
-                Phase::Started(guard) => running = Some(start(spec, guard, &path)),
+                Phase::Started(guard) => {
+                    own.push(guard);
+                    own.extend(children(guard));
+                    running = Some(start(spec, guard, &path));
+                }
                 Phase::WindowClosed => {
                     closed = running.take().map(|r| r.and_then(|c| c.close().map_err(text)))
                 }
@@ -67,7 +73,7 @@ impl Executor for Capturing<'_> {
         let seen = closed.unwrap_or_else(|| Err("the round ended before its window".to_owned()));
         let seen = seen.and_then(|closed| {
             let captured = closed.finish().map_err(text)?;
-            let explanation = explain_file(&path, &[]).map_err(|e| format!("{e:#}"))?;
+            let explanation = explain_file(&path, None, &own).map_err(|e| format!("{e:#}"))?;
             let timeline = crate::stretch::of_file(&path).map_err(|e| e.to_string())?;
             Ok(Seen { file, captured, explanation, timeline })
         });
@@ -80,6 +86,12 @@ impl Executor for Capturing<'_> {
             Err(why) => Outcome::Broken(Broken::new(why)),
         }
     }
+}
+
+/// The children of a process; none if the kernel does not say.
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 fn text(error: capture::Error) -> String {

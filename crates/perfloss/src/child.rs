@@ -55,6 +55,9 @@ impl Child {
                 libc::close(gate_fd);
                 // Rust programs ignore SIGPIPE; the command should not inherit that
                 libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                // in the report a wait of its own choice, which `poll` is, and no wait for somebody else
+                let mut gate = libc::pollfd { fd: wait_fd, events: libc::POLLIN, revents: 0 };
+                libc::poll(&raw mut gate, 1, -1);
                 let mut byte = 0u8;
                 let got = loop {
                     let got = libc::read(wait_fd, (&raw mut byte).cast(), 1);

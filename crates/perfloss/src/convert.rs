@@ -78,7 +78,8 @@ pub fn roots(e: &Explanation, basis: &Basis) -> Vec<Root> {
             true => worth(root),
             // A long wait is told even where hardly any of it fell into idle time.
             false => {
-                *idle > LEAST_SHARE * e.budget.idle_ns.max(1.0) || root.lock.kind.is_lock() && worth(root)
+                let told = root.lock.kind.is_lock() || root.lock.kind == result::RootKind::Throttled;
+                *idle > LEAST_SHARE * e.budget.idle_ns.max(1.0) || told && worth(root)
             }
         })
         .collect();

@@ -14,7 +14,6 @@ mod progress;
 mod remedies;
 mod stretch;
 mod terminal;
-mod throttle;
 
 use std::process::ExitCode;
 

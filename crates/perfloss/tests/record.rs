@@ -126,6 +126,14 @@ fn a_command_that_cannot_run_is_bad_usage_and_one_line() {
 }
 
 #[test]
+fn what_the_command_did_before_it_ran_is_not_its_own() {
+    let place = Place::new();
+    let (_, point) = place.point(&["-q", "--", "false"]);
+    // it was held until the capture had begun
+    assert!(idle_s(&point, RootKind::Pipe) == 0.0, "{:#?}", point.roots);
+}
+
+#[test]
 fn nothing_to_record_is_bad_usage() {
     let place = Place::new();
     assert_eq!(place.command(&[]).output().unwrap().status.code(), Some(2));
@@ -233,13 +241,51 @@ fn the_slow_steps_of_a_build_are_named() {
     assert!(idle_in_locks_s(&point) < 0.01, "{:#?}", point.roots);
 }
 
-/// A control group that goes away with the test.
-struct Group(PathBuf);
+/// A control group with a quota, which goes away with the test.
+struct Group {
+    folder: PathBuf,
+    path: String,
+}
+
+impl Group {
+    /// Of each 100 ms its tasks may run 5.
+    fn new(name: &str) -> Group {
+        let path = format!("/perfloss-test-{}-{name}", std::process::id());
+        // version 1 has the controller in a mount of its own, version 2 everything in one
+        let v1 = Path::new("/sys/fs/cgroup/cpu");
+        let (mount, file, quota) = match v1.join("cgroup.procs").exists() {
+            true => (v1, "cpu.cfs_quota_us", "5000"),
+            false => (Path::new("/sys/fs/cgroup"), "cpu.max", "5000 100000"),
+        };
+        let folder = mount.join(path.trim_start_matches('/'));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(file), quota).unwrap();
+        Group { folder, path }
+    }
+
+    /// A script that enters the group and runs until the quota has held it back five times.
+    fn script(&self) -> String {
+        let folder = self.folder.display();
+        format!(
+            "echo $$ > {folder}/cgroup.procs; n=0; while [ $n -lt 5 ]; do \
+             while read -r key value; do [ $key = nr_throttled ] && n=$value; done < {folder}/cpu.stat; done; true"
+        )
+    }
+
+    /// For how long the quota held tasks back, seconds, added over CPUs.
+    fn throttled_s(&self) -> f64 {
+        let stat = std::fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
+        let value = |name: &str| -> Option<f64> {
+            stat.lines().find_map(|l| l.strip_prefix(name)?.trim().parse().ok())
+        };
+        value("throttled_time ").map_or_else(|| value("throttled_usec ").unwrap() / 1e6, |ns| ns / 1e9)
+    }
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
         for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
+            if std::fs::remove_dir(&self.folder).is_ok() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -247,32 +293,40 @@ impl Drop for Group {
     }
 }
 
+/// The root that a quota is, which says for how long tasks were held back even where nothing was idle meanwhile.
+fn throttled<'a>(point: &'a Point, group: &Group) -> &'a Root {
+    let named = |r: &&Root| r.lock.object.as_deref() == Some(&*format!("control group {}", group.path));
+    let root = point.roots.iter().filter(|r| r.lock.kind == RootKind::Throttled).find(named);
+    root.unwrap_or_else(|| panic!("{:#?}", point.roots))
+}
+
 #[test]
-fn a_quota_is_named_when_it_holds_tasks_back() {
+fn a_command_that_a_quota_holds_back_is_throttled() {
     let place = Place::new();
-    // version 1 has the controller in a mount of its own, version 2 everything in one
-    let v1 = Path::new("/sys/fs/cgroup/cpu");
-    let name = format!("perfloss-test-{}", std::process::id());
-    let (group, quota) = if v1.join("cgroup.procs").exists() {
-        let group = Group(v1.join(name));
-        std::fs::create_dir(&group.0).unwrap();
-        (group, ("cpu.cfs_quota_us", "20000"))
-    } else {
-        let group = Group(Path::new("/sys/fs/cgroup").join(name));
-        std::fs::create_dir(&group.0).unwrap();
-        (group, ("cpu.max", "20000 100000"))
-    };
-    std::fs::write(group.0.join(quota.0), quota.1).unwrap();
-    let procs = group.0.join("cgroup.procs").display().to_string();
-    let script = format!("echo $$ > {procs}; timeout 2 sh -c 'while :; do :; done'");
-    let (_, point) = place.point(&["-q", "--", "sh", "-c", &script]);
+    let group = Group::new("command");
+    let (output, point) = place.point(&["--", "sh", "-c", &group.script()]);
+    assert!(output.status.success());
     shares_add_up(&point);
-    let idle = point.recorded.as_ref().unwrap().idle_s.unwrap();
-    let throttled = idle_s(&point, RootKind::Throttled);
-    // of one task held back for most of two seconds, as far as any CPU was idle then
-    if idle > 0.5 {
-        assert!(throttled > 0.1 * idle, "{throttled} of {idle}: {:#?}", point.roots);
-        let root = point.roots.iter().find(|r| r.lock.kind == RootKind::Throttled).unwrap();
-        assert!(root.lock.object.as_deref().unwrap().contains("perfloss-test-"));
+    let (wait, counted) = (throttled(&point, &group).wait_s.unwrap(), group.throttled_s());
+    // the one task of the group: what it waited is what the kernel counted, and until it ran again
+    assert!(wait > 0.5 * counted && wait < point.recorded.as_ref().unwrap().wall_s, "{wait} s, {counted} s");
+    let said = text(&output.stderr);
+    assert!(said.contains("throttled, control group") && said.contains("cpu.stat"), "{said}");
+}
+
+#[test]
+fn a_control_group_that_its_quota_holds_back_is_throttled() {
+    let place = Place::new();
+    let group = Group::new("group");
+    let procs = group.folder.join("cgroup.procs");
+    let script = format!("echo $$ > {}; while :; do :; done", procs.display());
+    let mut hog = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    while std::fs::read_to_string(&procs).unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
     }
+    let (_, point) = place.point(&["-q", "--cgroup", &group.path, "-d", "2"]);
+    hog.kill().unwrap();
+    hog.wait().unwrap();
+    shares_add_up(&point);
+    assert!(throttled(&point, &group).wait_s.unwrap() > 0.0);
 }

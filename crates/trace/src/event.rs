@@ -194,6 +194,13 @@ pub enum Kind {
         /// For how long, in ns, added over CPUs.
         throttled_ns: u64,
     },
+    /// A task that has just left its CPU runnable may not run before the quota of its control group is filled up again.
+    HeldBack {
+        /// Who.
+        task: TaskId,
+        /// The group whose quota is used up, if it is known.
+        cgroup: Option<CgroupId>,
+    },
     /// Events of this CPU were lost.
     Lost {
         /// How many.

@@ -176,6 +176,45 @@ static __always_inline bool wanted_task(struct task_struct *task)
 	return true;
 }
 
+/*
+ * A task that leaves its CPU runnable: whether the quota of its control group is used up. Since Linux 6.18 a task knows that itself;
+ * before, its run queue counts the groups above it that are.
+ */
+static __always_inline void held_back(struct cpu_area *area, struct task_struct *task)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	struct task_group *group;
+	u64 number = 0;
+	int i;
+
+	if (!bpf_core_field_exists(task->sched_task_group->cfs_bandwidth))
+		return;
+	if (bpf_core_field_exists(task->throttled)) {
+		if (!task->throttled)
+			return;
+	} else if (!task->se.cfs_rq->throttle_count) {
+		return;
+	}
+	group = task->sched_task_group;
+	for (i = 0; i < 16 && group; i++) {
+		struct cfs_rq *queue = 0;
+		u8 used_up = 0;
+
+		if (group->cfs_bandwidth.quota != ~0ULL) {
+			if (!number)
+				number = group->css.cgroup->kn->id;
+			bpf_probe_read_kernel(&queue, sizeof(queue), group->cfs_rq + cpu);
+			bpf_core_read(&used_up, sizeof(used_up), &queue->throttled);
+			if (used_up) {
+				number = group->css.cgroup->kn->id;
+				break;
+			}
+		}
+		group = group->parent;
+	}
+	emit(area, EV_HELD_BACK, 0, 0, task->pid, 0, number);
+}
+
 /* The task that leaves the CPU: what it waits for, and perhaps its stacks, of which the wait's length decides later. */
 /* Returns who owns the lock that it waits for, with the quality in the upper half. */
 static __always_inline u64 leaves(u64 *ctx, struct cpu_area *area, struct task_struct *prev, u32 bits, bool preempt, u64 now, s32 *nr)
@@ -333,6 +372,8 @@ int on_switch(u64 *ctx)
 	} else {
 		now = bpf_ktime_get_ns();
 	}
+	if (prev->pid && options.want_events && (preempt || !bits))
+		held_back(area, prev);
 	if (prev->pid)
 		owner = leaves(ctx, area, prev, bits, preempt, now, &nr);
 	if (e) {

@@ -108,8 +108,43 @@ struct thread_info {
 	u32 cpu;
 } reloc;
 
+struct kernfs_node {
+	u64 id;
+} reloc;
+
+struct cgroup {
+	struct kernfs_node *kn;
+} reloc;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+} reloc;
+
+struct cfs_bandwidth {
+	u64 quota;
+} reloc;
+
+struct cfs_rq {
+	u8 throttled;
+	int throttle_count;
+} reloc;
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+} reloc;
+
+struct task_group {
+	struct cgroup_subsys_state css;
+	struct cfs_rq **cfs_rq;
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
+} reloc;
+
 struct task_struct {
 	struct thread_info thread_info;
+	struct sched_entity se;
+	struct task_group *sched_task_group;
+	u8 throttled;
 	unsigned int __state;
 	int on_cpu;
 	int on_rq;

@@ -35,6 +35,7 @@ enum event_type {
 	EV_ACQUIRED = 12,    /* tid, a: lock */
 	EV_RELEASED = 13,    /* tid, a: lock */
 	EV_LOST = 14,	     /* tid: how many, a: until when; ts: since when */
+	EV_HELD_BACK = 15,   /* tid has left its CPU runnable, and the quota of its control group number a is used up */
 };
 
 /* Flags of EV_SWITCH. */

@@ -19,7 +19,7 @@ use crate::lock::LockState;
 use crate::scope::Scope;
 use crate::task::{Doing, Piece, Slot, State, WokenBy};
 
-/// A task that is runnable that long beside idle CPUs is held back by a quota, if there was any at work, and not by a slow wake-up.
+/// A task that is runnable that long beside idle CPUs is held back by a quota, if its group's was used up, and not by a slow wake-up.
 const LONG_RUNNABLE_NS: u64 = 1_000_000;
 /// Events that are further from the first one than that are not of this trace (78 hours).
 const LONGEST_NS: u64 = 1 << 48;
@@ -116,6 +116,12 @@ impl Engine {
                 // a trace without marks is one window
                 _ => self.open_window(tables, event.time),
             }
+        }
+        if let Some(from) = self.scope.from.filter(|from| event.time >= *from)
+            && self.started < from
+        {
+            self.clock.advance(from);
+            self.begin_here();
         }
         self.clock.advance(event.time);
         match event.kind {
@@ -244,6 +250,13 @@ impl Engine {
                 let seen = self.account.throttled_ns.entry(cgroup).or_insert((throttled_ns, throttled_ns));
                 seen.1 = seen.1.max(throttled_ns);
             }
+            Kind::HeldBack { task, cgroup } => {
+                if self.know(tables, task) {
+                    let slot = &mut self.tasks[task.index()];
+                    slot.group = cgroup.or(slot.group);
+                    slot.held_back = slot.state == State::Runnable;
+                }
+            }
             Kind::Lost { count, from } => self.lost(u64::from(count), event.time.since(from)),
         }
     }
@@ -264,6 +277,7 @@ impl Engine {
         slot.in_scope = self.scope.contains(row);
         slot.kernel = row.kind == TaskKind::Kernel;
         slot.idle = matches!(row.kind, TaskKind::Idle(_));
+        slot.group = row.cgroup;
         true
     }
 
@@ -338,6 +352,8 @@ fn rank(kind: &Kind) -> u8 {
         // who is woken and runs at one moment was woken first
         Kind::Waking { .. } => 7,
         Kind::Switch { .. } => 8,
+        // who left its CPU at that moment
+        Kind::HeldBack { .. } => 9,
         Kind::ContentionEnd { .. } => 9,
         Kind::Acquired { .. } => 10,
         Kind::WorkEnd { .. } => 11,

@@ -57,6 +57,7 @@ impl Engine {
         let now = self.clock.now;
         let slot = &mut self.tasks[task.index()];
         let from = slot.since;
+        let held_back = std::mem::take(&mut slot.held_back);
         slot.since = now;
         if !slot.in_scope {
             return;
@@ -67,6 +68,15 @@ impl Engine {
             return;
         }
         let idle = now.sure - from.sure;
+        let group = slot.group;
+        if held_back {
+            let end = End::HeldBack { group, seen: true };
+            let sums = self.account.end(end);
+            sums.waits += 1;
+            sums.wait_ns += ns;
+            *self.account.waiters.entry((task, end)).or_default() += ns;
+            return self.account.charge(end, from.t, now.t, idle);
+        }
         // from the wake-up to the CPU is a part of the wait, as with locks
         let waited = slot.last_wait.filter(|_| slot.woken);
         if let Some(end) = waited {
@@ -76,7 +86,7 @@ impl Engine {
         }
         let end = match waited {
             Some(end) if self.is_loss(end) => end,
-            _ if ns >= LONG_RUNNABLE_NS => End::LongRunnable,
+            _ if ns >= LONG_RUNNABLE_NS && group.is_some() => End::HeldBack { group, seen: false },
             _ => End::WakeUp,
         };
         self.account.charge(end, from.t, now.t, idle);
@@ -90,7 +100,7 @@ impl Engine {
                 lock.is_some_and(|l| !l.condition && l.kind != LockKind::Pipe)
             }
             End::Wait(class) => class.counted() == Counted::Sure,
-            End::WakeUp | End::LongRunnable | End::Unknown => false,
+            End::WakeUp | End::HeldBack { .. } | End::Unknown => false,
         }
     }
 

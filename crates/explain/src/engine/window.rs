@@ -4,6 +4,7 @@ use super::Engine;
 
 use trace::{Cpu, LockId, LockKind, SeedState, Tables, TaskId, TaskState, TimeNs};
 
+use crate::account::Account;
 use crate::classify::Class;
 use crate::clock::Counted;
 use crate::task::{Doing, Phase, State, Wait, WokenBy};
@@ -30,6 +31,35 @@ impl Engine {
             if self.allowed[index] {
                 self.clock.cpu_goes_idle();
             }
+        }
+    }
+
+    /// Forgets what was counted up to now; what is known of states, waits and locks stays.
+    pub(super) fn begin_here(&mut self) {
+        let now = self.clock.now;
+        self.started = now.t;
+        let old = std::mem::take(&mut self.account);
+        self.account = Account {
+            throttled_ns: old.throttled_ns,
+            events: old.events,
+            lost: old.lost,
+            windows: old.windows,
+            first: old.first,
+            ..Account::default()
+        };
+        self.clock.forget();
+        for slot in &mut self.tasks {
+            slot.since = now;
+            slot.serial_from = self.clock.serial;
+            slot.last_wait = None;
+            slot.spin = slot.spin.map(|(lock, _)| (lock, now));
+            if let Some(wait) = &mut slot.wait {
+                wait.go_on(now);
+                wait.goes_on = false;
+            }
+        }
+        for cpu in &mut self.cpus {
+            cpu.irq_from = now.t;
         }
     }
 

@@ -18,11 +18,11 @@ use result::{MadeBy, Mode, Options, Point, Recorded, RunResult, Warning};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use trace::TimeNs;
 
 use crate::child::{self, Child, End};
 use crate::convert::{self, Basis};
 use crate::exit::{Failure, Status};
-use crate::throttle::Counters;
 use crate::{machine, stretch, terminal};
 
 /// The file of the trace in a result folder.
@@ -112,10 +112,11 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         allowed,
         ..capture::Options::default()
     };
-    let throttled = Counters::read();
     let sink = Sink::File(Box::new(Counting { file, size: Arc::clone(&size) }));
     let capture = Capture::start_to(options, sink).map_err(not_captured)?;
     let begun = Instant::now();
+    // what the command did before is waiting for us
+    let from = child.as_ref().map(|_| monotonic());
     if let Some(Err(e)) = child.as_mut().map(Child::release) {
         // nothing was recorded: leave nothing behind
         drop(capture);
@@ -125,7 +126,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     }
     let watch = Watch { begun, duration, max_size, size, signals };
     let (seen, mut child) = watch.watch(child, &watched, capture)?;
-    let mut explanation = explain_file(&path, &Counters::read().since(&throttled))?;
+    let mut explanation = explain_file(&path, from, &[std::process::id()])?;
     explanation.facts.lost_events = explanation.facts.lost_events.max(seen.captured.report.lost_events);
     explanation.facts.lost_stacks = explanation.facts.lost_stacks.max(seen.captured.report.lost_stacks);
     // the recording may be shorter than the command
@@ -147,6 +148,12 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         None if explanation.facts.lost_events > 0 => Ok(Status::Untrusted),
         None => Ok(Status::Done),
     }
+}
+
+/// Now, by the clock of the trace.
+fn monotonic() -> TimeNs {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    TimeNs(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
 }
 
 fn seconds(text: &str) -> Result<Duration, Failure> {
@@ -388,15 +395,17 @@ fn wait_for_any(handles: &mut Vec<&OwnedFd>, most: Duration) -> Result<bool, Fai
 }
 
 /// Reads a trace file and explains it.
-pub(crate) fn explain_file(path: &Path, throttled: &[(String, u64)]) -> anyhow::Result<Explanation> {
+///
+/// Nothing before `from` counts, and the processes `without` are not of the workload.
+pub(crate) fn explain_file(
+    path: &Path,
+    from: Option<TimeNs>,
+    without: &[u32],
+) -> anyhow::Result<Explanation> {
     let what = || format!("cannot read the trace {}", path.display());
     let file = File::open(path).with_context(what)?;
     let mut reader = trace::Reader::new(BufReader::new(file)).with_context(what)?;
-    let scope = explain::Scope {
-        throttled: throttled.to_vec(),
-        without: vec![std::process::id()],
-        ..explain::Scope::default()
-    };
+    let scope = explain::Scope { from, without: without.to_vec(), ..explain::Scope::default() };
     explain::explain(&mut reader, &scope).with_context(what)
 }
 
@@ -468,6 +477,12 @@ fn warn(point: &mut Point, e: &Explanation, seen: &Seen) {
     let mut other = |text: String| point.warnings.push(Warning::Other { text });
     if seen.full {
         other("the trace was as large as --max-size allows: the rest was not watched".to_owned());
+    }
+    if e.facts.throttled_ns > 0 {
+        other(format!(
+            "the CPU quota of the control group was used up for {:.2} s (cpu.stat, added over CPUs): raise it, or use fewer tasks",
+            e.facts.throttled_ns as f64 / 1e9
+        ));
     }
     for missing in &seen.captured.report.missing {
         other(format!("not captured here: {missing}"));

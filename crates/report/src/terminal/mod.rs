@@ -220,8 +220,13 @@ fn recorded(out: &mut Out, point: &Point) {
             _ => None,
         };
         match idle {
-            Some((share, idle)) if point.roots.is_empty() => out.line(&format!(
+            Some((share, idle)) if point.capture.is_none() => out.line(&format!(
                 "Idle {} = {} CPU-s. Not charged to anything: there was no capture.",
+                text::percent(share),
+                text::cpu_seconds(idle)
+            )),
+            Some((share, idle)) if point.roots.is_empty() => out.line(&format!(
+                "Idle {} = {} CPU-s: nothing worth a line.",
                 text::percent(share),
                 text::cpu_seconds(idle)
             )),

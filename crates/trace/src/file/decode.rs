@@ -309,6 +309,7 @@ impl<'a> Decoder<'a> {
             tag::THROTTLE => {
                 Kind::Throttle { cgroup: self.cgroup()?, count: self.small()?, throttled_ns: self.number()? }
             }
+            tag::HELD_BACK => Kind::HeldBack { task: self.task()?, cgroup: self.cgroup_or_none()? },
             tag::LOST => Kind::Lost { count: self.small()?, from: TimeNs(self.number()?) },
             _ => return Err("a record is of an unknown kind"),
         })

@@ -198,6 +198,11 @@ pub(super) fn event(out: &mut Vec<u8>, event: &Event, last: TimeNs) {
             number(out, count.into());
             number(out, throttled_ns);
         }
+        Kind::HeldBack { task, cgroup } => {
+            start(tag::HELD_BACK);
+            id!(out, task);
+            optional!(out, cgroup);
+        }
         Kind::Lost { count, from } => {
             start(tag::LOST);
             number(out, count.into());

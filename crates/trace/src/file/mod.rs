@@ -65,6 +65,7 @@ mod tag {
     pub const IRQ_EXIT: u8 = 20;
     pub const THROTTLE: u8 = 21;
     pub const LOST: u8 = 22;
+    pub const HELD_BACK: u8 = 23;
 
     pub const DEF_META: u8 = 64;
     pub const DEF_STR: u8 = 65;

@@ -497,6 +497,11 @@ impl Parser {
                 count: parsed(args.value("count").ok_or("count=… is missing")?, "a number")?,
                 throttled_ns: micros(args.value("us").ok_or("us=… is missing")?)?,
             },
+            "heldback" => {
+                let task = self.task(args.next("a task")?)?;
+                let cgroup = args.value("cgroup").map(|path| self.builder.cgroup(path));
+                Kind::HeldBack { task, cgroup }
+            }
             "lost" => Kind::Lost {
                 count: parsed(args.value("count").ok_or("count=… is missing")?, "a number")?,
                 from: TimeNs(micros(args.value("from").ok_or("from=… is missing")?)?),

@@ -252,6 +252,11 @@ impl<'a> Printer<'a> {
                 let path = quoted(self.tables.cgroup_path(cgroup));
                 write!(out, "throttle {path} count={count} us={}", micros(throttled_ns))
             }
+            Kind::HeldBack { task, cgroup } => {
+                write!(out, "heldback {}", self.name(task))?;
+                let path = cgroup.map(|c| quoted(self.tables.cgroup_path(c)));
+                path.map_or(Ok(()), |path| write!(out, " cgroup={path}"))
+            }
             Kind::Lost { count, from } => {
                 write!(out, "lost count={count} from={}", micros(from.0))
             }

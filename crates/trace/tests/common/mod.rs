@@ -154,6 +154,10 @@ fn kind() -> impl Strategy<Value = Kind> {
             count,
             throttled_ns
         }),
+        (task(), any::<bool>()).prop_map(|(task, known)| Kind::HeldBack {
+            task,
+            cgroup: known.then(|| CgroupId::from_index(0))
+        }),
         (any::<u32>(), any::<u64>()).prop_map(|(count, from)| Kind::Lost { count, from: TimeNs(from) }),
     ]
 }
