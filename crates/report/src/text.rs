@@ -65,13 +65,10 @@ pub fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
 }
 
-/// A whole number with commas between the thousands.
+/// A whole number of at least 0 with commas between the thousands.
 fn thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
+    let digits = format!("{value:.0}");
     let mut out = String::new();
-    if value < 0.0 && digits != "0" {
-        out.push('-');
-    }
     for (i, c) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
@@ -91,46 +88,61 @@ fn significant(value: f64, digits: i32) -> f64 {
     if rounded.is_finite() { rounded } else { value }
 }
 
-/// A rate, four significant digits: `103,600`, `59.3`.
-pub fn rate(value: f64) -> String {
-    let size = value.abs();
-    if !value.is_finite() {
-        NONE.to_owned()
-    } else if size >= 1e15 {
-        format!("{value:.2e}")
-    } else if size >= 1000.0 {
-        thousands(significant(value, 4))
-    } else if size >= 100.0 {
-        format!("{value:.0}")
-    } else if size >= 10.0 {
-        format!("{value:.1}")
-    } else if size >= 1.0 {
-        format!("{value:.2}")
-    } else if size >= 0.0005 {
-        format!("{value:.3}")
-    } else if size > 0.0 {
-        format!("{value:.1e}")
-    } else {
-        "0".to_owned()
-    }
+/// How numbers of a size are written.
+#[derive(Clone, Copy)]
+enum Form {
+    /// With so many decimals.
+    Decimals(usize),
+    /// Whole, with commas between the thousands.
+    Whole,
+    /// With so many digits of which none is a mere place holder, and commas.
+    Significant(i32),
+    /// As a power of ten.
+    Power(usize),
 }
 
-/// Microseconds, one decimal where it matters: `9.6`, `133`, `21,800`.
-pub fn micros(value: f64) -> String {
-    let size = value.abs();
+/// A number in the form of its size: `steps` name the sizes from which each form holds, largest first; what is smaller than all of
+/// them has the form of the last. What is no number is a dash, and what is rounded to 0 has no sign.
+fn sized(value: f64, steps: &[(f64, Form)]) -> String {
     if !value.is_finite() {
-        NONE.to_owned()
-    } else if size >= 1e15 {
-        format!("{value:.2e}")
-    } else if size >= 99.95 {
-        thousands(value)
-    } else if size == 0.0 {
-        "0".to_owned()
-    } else if size < 0.05 {
-        "0.0".to_owned()
-    } else {
-        format!("{value:.1}")
+        return NONE.to_owned();
     }
+    let size = value.abs();
+    let step = steps.iter().find(|(from, _)| size >= *from).or(steps.last());
+    let text = match step.map_or(Form::Whole, |(_, form)| *form) {
+        Form::Decimals(n) => format!("{size:.n$}"),
+        Form::Whole => thousands(size),
+        Form::Significant(n) => thousands(significant(size, n)),
+        Form::Power(n) => format!("{size:.n$e}"),
+    };
+    let zero = text.chars().all(|c| !c.is_ascii_digit() || c == '0');
+    if value < 0.0 && !zero { format!("-{text}") } else { text }
+}
+
+/// A rate, four significant digits: `103,600`, `59.3`.
+pub fn rate(value: f64) -> String {
+    use Form::{Decimals, Power, Significant};
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let steps = [
+        (1e15, Power(2)),
+        (1000.0, Significant(4)),
+        (100.0, Decimals(0)),
+        (10.0, Decimals(1)),
+        (1.0, Decimals(2)),
+        (0.0005, Decimals(3)),
+        (0.0, Power(1)),
+    ];
+    sized(value, &steps)
+}
+
+/// Microseconds, one decimal where it matters: `9.6`, `133`, `21,800`; 0 only for nothing at all.
+pub fn micros(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    sized(value, &[(1e15, Form::Power(2)), (99.95, Form::Whole), (0.0, Form::Decimals(1))])
 }
 
 /// [`micros`], or a dash for what was not measured.
@@ -150,85 +162,64 @@ pub fn signed_micros(value: f64) -> String {
     }
 }
 
-/// A share as whole percent: `31 %`.
+/// A share as whole percent: `31 %`, with a decimal below 1.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
-    if !value.is_finite() {
-        NONE.to_owned()
-    } else if value.abs() >= 1e9 {
-        format!("{value:.1e} %")
-    } else if value != 0.0 && value.abs() < 0.95 {
-        format!("{value:.1} %")
-    } else {
-        format!("{value:.0} %")
+    let decimals = usize::from(value != 0.0 && value.abs() < 0.95);
+    match sized(value, &[(1e9, Form::Power(1)), (0.0, Form::Decimals(decimals))]) {
+        none if none == NONE => none,
+        text => format!("{text} %"),
     }
 }
 
 /// A ratio, two decimals: `0.57`.
 pub fn ratio(value: f64) -> String {
-    if !value.is_finite() {
-        NONE.to_owned()
-    } else if value.abs() >= 1e6 {
-        format!("{value:.1e}")
-    } else if value.abs() >= 99.95 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.2}")
-    }
+    sized(value, &[(1e6, Form::Power(1)), (99.95, Form::Decimals(0)), (0.0, Form::Decimals(2))])
+}
+
+/// A count that may have a part, as CPUs under a quota do: `24`, `1.50`.
+pub fn quantity(value: f64) -> String {
+    ratio(value).trim_end_matches(".00").to_owned()
 }
 
 /// A gain, two significant digits: `×4.0`.
 pub fn gain(value: f64) -> String {
-    if !value.is_finite() {
-        NONE.to_owned()
-    } else if value.abs() >= 1e6 {
-        format!("×{value:.1e}")
-    } else if value.abs() >= 9.95 {
-        format!("×{value:.0}")
-    } else if value.abs() >= 1.95 || value.abs() == 0.0 {
-        format!("×{value:.1}")
-    } else {
-        format!("×{value:.2}")
+    use Form::{Decimals, Power};
+    match sized(value, &[(1e6, Power(1)), (9.95, Decimals(0)), (1.95, Decimals(1)), (0.0, Decimals(2))]) {
+        none if none == NONE => none,
+        text => format!("×{text}"),
     }
 }
 
 /// Seconds as a person says them: `0.30 s`, `41.3 s`.
 pub fn seconds(value: f64) -> String {
-    if !value.is_finite() {
-        NONE.to_owned()
-    } else if value.abs() >= 1e9 {
-        format!("{value:.1e} s")
-    } else if value.abs() >= 100.0 {
-        format!("{} s", thousands(value))
-    } else if value.abs() >= 10.0 {
-        format!("{value:.1} s")
-    } else if value == value.trunc() {
-        format!("{value:.0} s")
-    } else if value.abs() >= 0.1 {
-        format!("{value:.2} s")
-    } else {
-        format!("{value:.4} s")
+    use Form::{Decimals, Power, Whole};
+    let below_ten = if value == value.trunc() { 0 } else { 2 };
+    let steps = [
+        (1e9, Power(1)),
+        (100.0, Whole),
+        (10.0, Decimals(1)),
+        (0.1, Decimals(below_ten)),
+        (0.0, Decimals(if value == 0.0 { 0 } else { 4 })),
+    ];
+    match sized(value, &steps) {
+        none if none == NONE => none,
+        text => format!("{text} s"),
     }
 }
 
 /// CPU-seconds, as many digits as matter: `287`, `1.25`, `0.034`.
 pub fn cpu_seconds(value: f64) -> String {
-    let size = value.abs();
-    if !value.is_finite() {
-        NONE.to_owned()
-    } else if size >= 1e15 {
-        format!("{value:.2e}")
-    } else if size >= 1000.0 {
-        thousands(value)
-    } else if size >= 100.0 {
-        format!("{value:.0}")
-    } else if size >= 10.0 {
-        format!("{value:.1}")
-    } else if size >= 1.0 || size == 0.0 {
-        format!("{value:.2}")
-    } else {
-        format!("{value:.3}")
-    }
+    use Form::{Decimals, Power, Whole};
+    let below_one = if value == 0.0 { 2 } else { 3 };
+    let steps = [
+        (1e15, Power(2)),
+        (100.0, Whole),
+        (10.0, Decimals(1)),
+        (1.0, Decimals(2)),
+        (0.0, Decimals(below_one)),
+    ];
+    sized(value, &steps)
 }
 
 /// A count: `4,672`.
@@ -244,6 +235,44 @@ pub fn tasks(count: u32) -> String {
     }
 }
 
+/// The pieces between which a line may end: words, but a number stays with its unit and a dot with what it ends.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    const UNITS: [&str; 5] = ["us", "s", "CPU-us", "CPU-s", "ops/s"];
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let whole = rest.take()?;
+        let mut end = whole.find(' ').unwrap_or(whole.len());
+        while end < whole.len() {
+            let next = &whole[end + 1..];
+            let next = &next[..next.find(' ').unwrap_or(next.len())];
+            let unit = next.starts_with('%')
+                || UNITS.contains(&next.trim_end_matches([',', '.', ':', ')']))
+                    && whole[..end].ends_with(|c: char| c.is_ascii_digit());
+            if !unit && next != "·" {
+                break;
+            }
+            end += 1 + next.len();
+        }
+        rest = whole.get(end + 1..);
+        Some(&whole[..end])
+    })
+}
+
+/// Breaks a text into lines of at most `columns`, where it can be between the parts that ` · ` separates.
+pub fn wrap_parts(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in text.split(" · ") {
+        match lines.last_mut() {
+            Some(line) if width(line) + 3 + width(part) <= columns => {
+                line.push_str(" · ");
+                line.push_str(part);
+            }
+            _ => lines.push(part.to_owned()),
+        }
+    }
+    lines.iter().flat_map(|line| wrap(line, columns, 0)).collect()
+}
+
 /// Breaks a text into lines of at most `columns`; lines after the first begin with `indent` blanks, which count.
 pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let columns = columns.max(indent + 8);
@@ -255,8 +284,7 @@ pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
     let lead = text.len() - text.trim_start_matches(' ').len();
     line.push_str(&text[..lead]);
     used += lead;
-    for word in text[lead..].split(' ') {
-        let mut word = word;
+    for mut word in words(&text[lead..]) {
         loop {
             let w = width(word);
             let gap = usize::from(!empty);
@@ -282,8 +310,8 @@ pub fn wrap(text: &str, columns: usize, indent: usize) -> Vec<String> {
                     cut += c.len_utf8();
                 }
                 let cut = cut.max(word.chars().next().map_or(0, char::len_utf8));
-                line.push_str(&word[..cut]);
-                word = &word[cut..];
+                line.push_str(word[..cut].trim_end());
+                word = word[cut..].trim_start();
             }
             lines.push(std::mem::take(&mut line));
             line.push_str(&" ".repeat(indent));
@@ -395,6 +423,44 @@ mod tests {
             let squeezed: String = lines.concat().split(' ').collect();
             assert_eq!(squeezed, text.split(' ').collect::<String>());
         }
+    }
+
+    #[test]
+    fn a_line_ends_between_parts_and_never_between_a_number_and_its_unit() {
+        let text = "Paths  unlink: xfs_iunlink < xfs_remove 17 % · create: xfs_dialloc 23 %, for 12.3 us";
+        for columns in 16..80 {
+            for line in wrap(text, columns, 2) {
+                let start = line.trim_start();
+                assert!(!["%", "·", "us"].iter().any(|w| start.starts_with(w)), "{columns}: {line}");
+            }
+        }
+        assert_eq!(
+            wrap_parts("a b · 8 rounds x 1 s · seed 44539", 26),
+            ["a b · 8 rounds x 1 s", "seed 44539"]
+        );
+        assert_eq!(wrap_parts("one part of many words", 12), ["one part of", "many words"]);
+    }
+
+    #[test]
+    fn sizes_are_written_alike_on_both_sides_of_zero() {
+        for text in [rate, micros, percent, ratio, seconds, cpu_seconds] {
+            for value in [1e20, 123_456.0, 99.97, 12.3, 1.5, 0.7] {
+                assert_eq!(text(-value), format!("-{}", text(value)));
+            }
+            assert_eq!(text(f64::NAN), NONE);
+            assert!(!text(-1e-9).contains('-') || text(-1e-9).contains('e'), "{}", text(-1e-9));
+        }
+        assert_eq!(
+            (percent(0.31), percent(0.004), percent(0.0)),
+            ("31 %".into(), "0.4 %".into(), "0 %".into())
+        );
+        assert_eq!((gain(4.02), gain(1.046), gain(23.4)), ("×4.0".into(), "×1.05".into(), "×23".into()));
+        assert_eq!(
+            (seconds(0.3), seconds(2.0), seconds(41.31)),
+            ("0.30 s".into(), "2 s".into(), "41.3 s".into())
+        );
+        assert_eq!((cpu_seconds(287.4), cpu_seconds(0.0344)), ("287".into(), "0.034".into()));
+        assert_eq!((quantity(24.0), quantity(1.5)), ("24".into(), "1.50".into()));
     }
 
     #[test]

@@ -118,11 +118,10 @@ fn scaling_sentence(result: &RunResult, group: &Group<'_>, row: &Row<'_>) -> Opt
     let full = f64::from(row.point.tasks).min(result.machine.capacity_cpus());
     (full > 1.0 && scaling < 0.8 * full).then(|| {
         format!(
-            "{target} does {} times as many operations with {} as with 1; {} CPUs could give {}.",
+            "{target} does {} times as many operations with {} as with 1; {full} CPUs could give {full}.",
             text::ratio(scaling),
             text::tasks(row.point.tasks),
-            text::ratio(full).trim_end_matches(".00"),
-            text::ratio(full).trim_end_matches(".00"),
+            full = text::quantity(full),
         )
     })
 }
@@ -354,12 +353,7 @@ pub fn how_words(remedy: &Remedy) -> String {
 pub fn heading(result: &RunResult, group: &Group<'_>) -> String {
     let machine = &result.machine;
     let mut parts = vec![text::plain(group.workload, 60), group.mode.name().to_owned()];
-    let capacity = machine.capacity_cpus();
-    if capacity > 0.0 {
-        let cpus = text::ratio(capacity);
-        let cpus = cpus.trim_end_matches(".00");
-        parts.push(format!("{cpus} {}", if cpus == "1" { "CPU" } else { "CPUs" }));
-    }
+    parts.extend(cpus(result));
     if !machine.kernel.is_empty() {
         parts.push(format!("Linux {}", text::plain(&machine.kernel, 40)));
     }
@@ -369,16 +363,28 @@ pub fn heading(result: &RunResult, group: &Group<'_>) -> String {
             parts.push(format!("{} busy", text::percent(busy)));
         }
     } else {
-        let options = &result.options;
-        if options.rounds > 0 {
-            parts.push(format!(
-                "{} {} x {}, interleaved",
-                options.rounds,
-                if options.rounds == 1 { "round" } else { "rounds" },
-                text::seconds(options.seconds)
-            ));
-        }
-        parts.push(format!("seed {}", result.seed));
+        parts.extend(method(result));
     }
     parts.join(" · ")
+}
+
+/// `24 CPUs`, where it is known.
+pub(crate) fn cpus(result: &RunResult) -> Option<String> {
+    let capacity = result.machine.capacity_cpus();
+    let cpus = text::quantity(capacity);
+    (capacity > 0.0).then(|| format!("{cpus} {}", if cpus == "1" { "CPU" } else { "CPUs" }))
+}
+
+/// How it was measured: rounds and seed.
+pub(crate) fn method(result: &RunResult) -> Vec<String> {
+    let options = &result.options;
+    let rounds = (options.rounds > 0).then(|| {
+        format!(
+            "{} {} x {}, interleaved",
+            options.rounds,
+            if options.rounds == 1 { "round" } else { "rounds" },
+            text::seconds(options.seconds)
+        )
+    });
+    rounds.into_iter().chain([format!("seed {}", result.seed)]).collect()
 }

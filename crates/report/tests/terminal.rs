@@ -33,6 +33,36 @@ fn the_tables_fit_every_width_and_keep_what_matters() {
 }
 
 #[test]
+fn what_others_used_has_a_column_where_it_matters() {
+    let mut result = common::result();
+    let head = |result: &result::RunResult, columns| {
+        render(result, columns, false).lines().find(|l| l.contains("tasks")).unwrap().to_owned()
+    };
+    assert!(!head(&result, 120).contains("other"));
+    let budget = result.points[0].budget_us_per_op.as_mut().unwrap();
+    budget.other = budget.total.map(|t| t * 0.01);
+    assert!(!head(&result, 120).contains("other"));
+    let budget = result.points[0].budget_us_per_op.as_mut().unwrap();
+    budget.other = budget.total.map(|t| t * 0.1);
+    for columns in [120, 100, 80] {
+        assert!(head(&result, columns).contains("other"), "{columns}");
+        fits(&render(&result, columns, false), columns);
+    }
+}
+
+#[test]
+fn the_heading_breaks_between_its_parts() {
+    let mut result = common::result();
+    result.machine.kernel = "6.18.44-with-a-name-of-some-length".into();
+    for columns in 60..=120 {
+        let text = render(&result, columns, false);
+        let heading: Vec<&str> = text.lines().take_while(|l| !l.is_empty()).collect();
+        assert!(heading.iter().any(|l| l.contains("seed 7")), "{columns}: {heading:?}");
+        assert!(heading.iter().all(|l| !l.starts_with('·')), "{columns}: {heading:?}");
+    }
+}
+
+#[test]
 fn the_reported_case_reads_as_in_the_design() {
     let text = render(&common::result(), 100, false);
     let squeezed: String = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -71,7 +71,7 @@ impl Out {
     }
 
     fn heading(&mut self, line: &str) {
-        for line in text::wrap(line, self.width, 0) {
+        for line in text::wrap_parts(line, self.width) {
             self.lines.push(self.ink.bold(&line));
         }
     }

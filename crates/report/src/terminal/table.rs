@@ -26,6 +26,9 @@ impl Column {
 /// Longest name of a target that a table shows, columns.
 const TARGET: usize = 28;
 
+/// Share of the budget from which a part is worth a column of its own.
+const MATTERS: f64 = 0.02;
+
 /// Relative half width of an interval beyond which it is marked.
 const WIDE_INTERVAL: f64 = 0.10;
 
@@ -100,6 +103,17 @@ pub(super) fn points(out: &mut Out, group: &Group<'_>) {
         Column { head: "unused", keep: 2, budget: false, cells: part(|b| b.unused) },
         Column { head: "steal", keep: 4, budget: false, cells: part(|b| b.steal) },
     ];
+    // The rarer parts have a column where one of them is large enough to matter.
+    for (head, of) in [
+        ("irq", (|b| b.irq) as fn(&Budget) -> Option<f64>),
+        ("elsewhere", |b| b.system_elsewhere),
+        ("other", |b| b.other),
+    ] {
+        let large = |b: &Budget| of(b).zip(b.total).is_some_and(|(us, total)| us >= MATTERS * total);
+        if rows.iter().any(|r| r.point.valid && r.point.budget_us_per_op.as_ref().is_some_and(large)) {
+            columns.push(Column { head, keep: 8, budget: false, cells: part(of) });
+        }
+    }
     // Columns that say nothing in any row are left out; the mandatory ones stay.
     const MAY_BE_ABSENT: [&str; 4] = ["unused", "of best", "spread", "scaling"];
     columns.retain(|c| !MAY_BE_ABSENT.contains(&c.head) || c.cells.iter().any(|t| t != NONE));
