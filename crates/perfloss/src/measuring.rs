@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use harness::budget::Parts;
+use harness::cpus::Cpus;
 use harness::plan::{End, Event, Plan, RunError};
 use harness::round::Processes;
 use result::{Point, Target, Warning};
@@ -30,8 +31,8 @@ pub struct Measuring<'a> {
 }
 
 impl<'a> Measuring<'a> {
-    /// Points without rounds.
-    pub fn new(plan: &'a Plan, names: &'a [String]) -> Measuring<'a> {
+    /// Points without rounds, on the allowed `cpus`.
+    pub fn new(plan: &'a Plan, names: &'a [String], cpus: &Cpus) -> Measuring<'a> {
         let mut targets: Vec<Target> = Vec::new();
         for (spec, name) in plan.points.iter().zip(names) {
             if targets.iter().all(|t| t.name != *name) {
@@ -42,7 +43,12 @@ impl<'a> Measuring<'a> {
         Measuring {
             plan,
             names,
-            points: plan.points.iter().zip(names).map(|(spec, name)| points::begin(spec, name)).collect(),
+            points: plan
+                .points
+                .iter()
+                .zip(names)
+                .map(|(spec, name)| points::begin(spec, name, cpus))
+                .collect(),
             targets,
             explained: (0..count).map(|_| None).collect(),
             parts: vec![Vec::new(); count],

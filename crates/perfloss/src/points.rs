@@ -1,6 +1,7 @@
 //! From rounds as the harness measured them to points as the result shows them.
 
 use harness::budget::Parts;
+use harness::cpus::Cpus;
 use harness::plan::{Done, Taint as PlanTaint};
 use harness::stats::{self, Verdict as StatsVerdict};
 use harness::{Measured, RoundSpec};
@@ -19,14 +20,15 @@ const UNACCOUNTED: f64 = 0.02;
 /// The scheduler's tick, by which user and system time are told apart, comes this often (`CONFIG_HZ` of most kernels; 1000 at the most).
 const TICKS_PER_S: f64 = 250.0;
 
-/// A point before its first round.
-pub fn begin(spec: &RoundSpec, target_name: &str) -> Point {
+/// A point before its first round, on the allowed `cpus`.
+pub fn begin(spec: &RoundSpec, target_name: &str, cpus: &Cpus) -> Point {
     Point {
         workload: spec.workload.name().to_owned(),
         target: target_name.to_owned(),
         mode: mode(spec.mode),
         tasks: spec.tasks,
         valid: true,
+        smt_shared: shared_cores(spec.tasks, spec.bind, cpus),
         cpus: if spec.bind {
             (0..spec.tasks as usize).map(|i| spec.cpus[i % spec.cpus.len()]).collect()
         } else {
@@ -34,6 +36,16 @@ pub fn begin(spec: &RoundSpec, target_name: &str) -> Point {
         },
         ..Point::default()
     }
+}
+
+/// Whether some of the tasks share a core. Bound ones have cores of their own as long as there are any; where others go is the
+/// scheduler's affair, but more of them than cores have to share.
+fn shared_cores(tasks: u32, bound: bool, cpus: &Cpus) -> Option<bool> {
+    if cpus.in_order().iter().any(|c| c.core.is_none()) {
+        return None;
+    }
+    let share = tasks as usize > cpus.cores();
+    (bound || share).then_some(share)
 }
 
 /// Adds a round and recomputes what follows from all rounds.
@@ -358,4 +370,23 @@ pub fn compare_all(result: &mut RunResult, same: &dyn Fn(&str, &str) -> bool) {
         }
     }
     result.comparisons = comparisons;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use harness::cpus::Cpu;
+
+    #[test]
+    fn tasks_share_cores_once_there_are_more_of_them_than_cores() {
+        // Two cores with two threads each, siblings 0 and 2, 1 and 3.
+        let threads = (0..4).map(|cpu| Cpu { cpu, core: Some(cpu % 2), package: Some(0) });
+        let cpus = Cpus::new(threads.collect());
+        let shared = |bound| [1, 2, 3, 4, 8].map(|tasks| shared_cores(tasks, bound, &cpus));
+        assert_eq!(shared(true), [Some(false), Some(false), Some(true), Some(true), Some(true)]);
+        // Two tasks that nobody bound may or may not sit on one core.
+        assert_eq!(shared(false), [None, None, Some(true), Some(true), Some(true)]);
+        let unknown = Cpus::new(vec![Cpu { cpu: 0, core: None, package: None }]);
+        assert_eq!(shared_cores(8, true, &unknown), None);
+    }
 }

@@ -122,8 +122,8 @@ impl<'a> Flame<'a> {
     }
 }
 
-/// The stacks of the workload's own tasks; all of them where none is known to be. Of the time off the CPU that is what a reader
-/// looks for: everybody else on the machine sleeps most of the time, too.
+/// The stacks of the workload's own tasks; all of them where none is known to be. Everybody else on the machine sleeps most of the
+/// time, too, and what strangers do on its CPUs is not its work.
 pub fn of_workload(list: &[Stack]) -> Vec<Stack> {
     let own: Vec<Stack> = list.iter().filter(|s| s.of_workload == Some(true)).cloned().collect();
     if own.is_empty() { list.to_vec() } else { own }

@@ -1,6 +1,7 @@
 //! The page in a real browser: it opens without complaints, its charts have the right numbers, switching works.
 //!
-//! `PERFLOSS_PAGES=DIR` keeps the pages and pictures of them, to be looked at.
+//! `PERFLOSS_PAGES=DIR` keeps the pages and pictures of them, to be looked at; `PERFLOSS_RESULT=RESULT cargo test -p report --test browser
+//! -- --ignored` does so for a result of one's own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -207,6 +208,26 @@ fn a_frame_of_a_flame_graph_can_be_widened_and_back() {
 }
 
 #[test]
+fn a_table_with_every_part_of_the_budget_fits_the_page() {
+    let mut result = common::result();
+    for p in &mut result.points {
+        let budget = p.budget_us_per_op.as_mut().unwrap();
+        (budget.irq, budget.system_elsewhere) = (Some(1234.5), Some(1234.5));
+        (budget.other, budget.unaccounted, budget.spin) = (Some(1234.5), Some(-1234.5), Some(1234.5));
+    }
+    let mut o = open("wide", &result);
+    picture(&mut o, "wide");
+    for width in [1280, 1200] {
+        o.browser.window(width, 900, false);
+        let cut = o.browser.eval(
+            "(() => { const r = document.querySelector('table.budget').parentElement; return r.scrollWidth - r.clientWidth; })()",
+        );
+        assert_eq!(number(&cut), 0.0, "at {width}");
+    }
+    no_complaints(&o);
+}
+
+#[test]
 fn it_can_be_read_dark_on_a_phone_and_on_paper() {
     let mut o = open("media", &common::result());
     // Contrast of text against what it stands on, by the formula of WCAG, for every element with text of its own.
@@ -298,5 +319,22 @@ fn a_recording_opens_too() {
     picture(&mut o, "record-light");
     let text = o.browser.eval("document.querySelector('main').innerText");
     assert!(text.as_str().unwrap().contains("Idle 29 % = 287 CPU-s."), "{text}");
+    no_complaints(&o);
+}
+
+#[test]
+#[ignore = "takes pictures of PERFLOSS_RESULT into the directory PERFLOSS_PAGES, for a person to look at"]
+fn illustration() {
+    let path = PathBuf::from(std::env::var_os("PERFLOSS_RESULT").unwrap());
+    let mut o = open("result", &result::read(&path).unwrap());
+    picture(&mut o, "result-light");
+    o.browser.media("screen", "dark");
+    picture(&mut o, "result-dark");
+    o.browser.media("", "light");
+    o.browser.window(390, 844, true);
+    picture(&mut o, "result-phone");
+    o.browser.window(1280, 900, false);
+    let file = o.file.with_file_name("result.pdf");
+    o.browser.pdf(&file);
     no_complaints(&o);
 }

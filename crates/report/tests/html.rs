@@ -27,6 +27,48 @@ fn the_page_is_one_file_without_network() {
 }
 
 #[test]
+fn the_heading_stands_on_the_page_once() {
+    let result = common::result();
+    let page = page(&result);
+    let body = between(&page, "<body>", "id=\"machine\"");
+    assert_eq!(body.matches(&format!("seed {}", result.seed)).count(), 1);
+    assert_eq!(body.matches("interleaved").count(), 1);
+}
+
+#[test]
+fn the_chart_shows_where_the_cores_and_where_the_cpus_end() {
+    let mut result = common::result();
+    // Two cores with two threads each.
+    result.machine.allowed_cpus = (0..4).collect();
+    (result.machine.cores, result.machine.smt) = (Some(2), Some(true));
+    result.points = [1, 2, 3, 4].map(|tasks| common::point("xfs", tasks, 1e4, 0.02, 1.0, 1.0)).to_vec();
+    for p in &mut result.points {
+        p.smt_shared = Some(p.tasks > 2);
+    }
+    let marks = |page: &str| -> Vec<(String, f64)> {
+        let at = |text: &str, name: &str| between(text, &format!(" {name}=\""), "\"").to_owned();
+        let x = |text: &str| at(text, "x1").parse::<f64>().unwrap();
+        let of = |what: &str| page.match_indices(what).map(|(i, _)| &page[i..]).collect::<Vec<_>>();
+        let ends = of("class=\"edge-cpu\"");
+        ends.into_iter().map(|e| (format!("{} {}", at(e, "data-at"), at(e, "data-what")), x(e))).collect()
+    };
+    let drawn = page(&result);
+    let seen = marks(&drawn);
+    assert_eq!(seen.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["2 cores", "4 CPUs"]);
+    // Tasks 1 to 4 stand in equal steps: the lines go through the marks of 2 and of 4 tasks.
+    assert!(seen[0].1 < seen[1].1 && drawn.contains("beyond which tasks share them"));
+    let left = 58.0 + 16.0;
+    let step = (404.0 - 58.0 - 32.0) / 3.0;
+    assert!((seen[0].1 - (left + step)).abs() < 0.1 && (seen[1].1 - (left + 3.0 * step)).abs() < 0.1);
+    assert_eq!(drawn.matches("on shared cores").count(), 2, "3 and 4 tasks");
+    // Without SMT there is one boundary, and none that nobody measured up to.
+    result.machine.smt = Some(false);
+    assert_eq!(marks(&page(&result)).len(), 1);
+    result.points.truncate(2);
+    assert!(marks(&page(&result)).is_empty());
+}
+
+#[test]
 fn the_policy_names_the_hash_of_the_script_that_is_there() {
     use base64::Engine;
     use sha2::Digest;

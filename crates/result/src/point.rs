@@ -52,7 +52,8 @@ pub struct Point {
     pub per_task_ops_per_s: Option<PerTask>,
     /// Where the CPU time of an operation went; null as above.
     pub budget_us_per_op: Option<Budget>,
-    /// Whether some of these tasks shared a core with another task; null when the topology is not known.
+    /// Whether some of these tasks shared a core with another task; null when the topology is not known, or when the tasks
+    /// were not bound and the scheduler could have put them either way.
     pub smt_shared: Option<bool>,
     /// CPUs of the tasks in order, when they were bound.
     pub cpus: Vec<u32>,

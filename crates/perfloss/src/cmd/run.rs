@@ -160,7 +160,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
             .context("cannot handle signals")?;
     }
     let begun = std::time::Instant::now();
-    let mut measuring = Measuring::new(&ready.plan, &ready.target_names);
+    let mut measuring = Measuring::new(&ready.plan, &ready.target_names, &ready.cpus);
     let progress = Progress::new(!args.quiet, &ready.plan, "");
     let mut end = measuring.run(folder.path(), &interrupted, progress, &mut |points, targets| {
         result.points = points.to_vec();
@@ -174,7 +174,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         && matches!(end, Ok(End::Complete))
         && let Some(trial) = Trial::of(&ready.plan, &ready.target_names, &result.points)
     {
-        let mut tried = Measuring::new(&trial.plan, &trial.names);
+        let mut tried = Measuring::new(&trial.plan, &trial.names, &ready.cpus);
         let progress = Progress::new(!args.quiet, &trial.plan, "remedies: ");
         end = tried.run(folder.path(), &interrupted, progress, &mut |_, _| ()).map_err(|e| RunError {
             // Told by the name of the point that the remedy is for.

@@ -106,6 +106,9 @@ pub(super) fn throughput(result: &RunResult, group: &Group<'_>, index: usize) ->
             }
             figcaption {
                 "Median of the rounds; bars are 95 % intervals."
+                @if smt_cores(result).is_some_and(|cores| (first..last).contains(&cores)) {
+                    " Dashed: where the cores end, beyond which tasks share them, and where the CPUs end."
+                }
                 @if last > first { " Dotted: the best single task, times the tasks, up to the allowed CPUs." }
                 @if all.len() > targets.len() { " " (all.len() - targets.len()) " targets without a line are in the table." }
             }
@@ -166,27 +169,34 @@ fn thinned(ticks: &[u32], scale: &Scale) -> Vec<u32> {
 
 /// Where the cores end (SMT siblings begin) and where the allowed CPUs end.
 fn boundaries(result: &RunResult, scale: &Scale) -> Markup {
-    let machine = &result.machine;
-    let capacity = machine.capacity_cpus();
-    let mut marks: Vec<(f64, &str)> = Vec::new();
-    if let (Some(cores), Some(true)) = (machine.cores, machine.smt)
-        && f64::from(cores) < capacity
-    {
-        marks.push((f64::from(cores), "cores"));
+    let capacity = result.machine.capacity_cpus();
+    let mut marks: Vec<(f64, &str, &str)> = Vec::new();
+    if let Some(cores) = smt_cores(result).filter(|c| *c < capacity) {
+        marks.push((cores, "cores", "Beyond it tasks share cores with an SMT sibling"));
     }
     if capacity > 0.0 {
-        marks.push((capacity, "CPUs"));
+        marks.push((capacity, "CPUs", "Beyond it tasks take turns"));
     }
-    marks.retain(|(at, _)| *at >= scale.first && *at < scale.last);
+    marks.retain(|(at, ..)| *at >= scale.first && *at <= scale.last);
     html! {
-        @for (at, what) in marks {
+        @for (at, what, beyond) in marks {
             @let x = scale.x(at);
-            line.edge-cpu x1=(n(x)) x2=(n(x)) y1=(TOP - 4.0) y2=(BOTTOM) {
-                title { "Up to here every task can have one of " (text::ratio(at).trim_end_matches(".00")) " " (what) }
+            line.edge-cpu data-at=(at) data-what=(what) x1=(n(x)) x2=(n(x)) y1=(TOP - 4.0) y2=(BOTTOM) {
+                title { (beyond) }
             }
-            text.soft x=(n(x + 3.0)) y=(TOP - 8.0) { (text::ratio(at).trim_end_matches(".00")) " " (what) }
+            // Cores to the left of their line and CPUs to the right, as far as there is room: they may be close.
+            @let left = if what == "cores" { x > LEFT + 70.0 } else { x > RIGHT - 50.0 };
+            text.soft x=(n(if left { x - 3.0 } else { x + 3.0 })) y=(TOP - 8.0) text-anchor=(if left { "end" } else { "start" }) {
+                (text::quantity(at)) " " (what)
+            }
         }
     }
+}
+
+/// How many cores the allowed CPUs are, where some of them are SMT siblings.
+fn smt_cores(result: &RunResult) -> Option<f64> {
+    let machine = &result.machine;
+    machine.cores.filter(|_| machine.smt == Some(true)).map(f64::from)
 }
 
 /// What the best single task would give if nothing were lost.
@@ -253,6 +263,7 @@ fn line(rows: &[&Row<'_>], target: &str, i: usize, scale: &Scale) -> Markup {
                         title {
                             (plain(target, NAME)) ", " (text::tasks(row.point.tasks)) ": " (text::rate(e.median)) " ops/s ("
                             (text::rate(e.low)) "–" (text::rate(e.high)) ")"
+                            @if row.point.smt_shared == Some(true) { ", on shared cores" }
                         }
                     }
                 }

@@ -19,7 +19,7 @@ pub(super) fn section(stacks: &Stacks) -> Markup {
     html! {
         @for (name, what, list) in [
             ("Off-CPU flame graph of the workload's tasks", "time off the CPU", &own),
-            ("On-CPU flame graph", "time on the CPU", &stacks.on_cpu),
+            ("On-CPU flame graph, kernel threads and other tasks included", "time on the CPU", &stacks.on_cpu),
         ] {
             @let flame = fold(stacks, list);
             @if flame.total() > 0.0 {
@@ -49,7 +49,7 @@ pub(super) fn difference(base: &Point, new: &Point, base_name: &str, new_name: &
     html! {
         @for (name, a_list, b_list) in [
             ("Off-CPU time of the workload's tasks an operation, the difference", &a_own, &b_own),
-            ("On-CPU time an operation, the difference", &a.on_cpu, &b.on_cpu),
+            ("On-CPU time an operation, kernel threads and other tasks included, the difference", &a.on_cpu, &b.on_cpu),
         ] {
             @let flame = merge((a, a_list, a_ops), (b, b_list, b_ops));
             @if flame.total() > 0.0 {

@@ -54,12 +54,12 @@ pub fn page(result: &RunResult) -> String {
             body {
                 header {
                     h1 { (title) }
-                    p.sub { (sub_title(result)) }
+                    p.sub { (sub_title(result, &groups)) }
                     (navigation(result, &groups, !captured.is_empty()))
                 }
                 main {
                     @for (i, group) in groups.iter().enumerate() {
-                        (first_screen(result, group, i))
+                        (first_screen(result, group, i, groups.len() > 1))
                     }
                     @if groups.is_empty() { p { "Nothing was measured." } }
                     (parts::warnings(result))
@@ -127,26 +127,21 @@ fn title(result: &RunResult, groups: &[Group<'_>]) -> String {
     title
 }
 
-fn sub_title(result: &RunResult) -> String {
+fn sub_title(result: &RunResult, groups: &[Group<'_>]) -> String {
     let mut parts = Vec::new();
-    let capacity = result.machine.capacity_cpus();
-    if capacity > 0.0 {
-        parts.push(format!("{} CPUs", text::ratio(capacity).trim_end_matches(".00")));
+    if let [group] = groups {
+        parts.push(group.mode.name().to_owned());
     }
+    parts.extend(verdict::cpus(result));
     if !result.machine.kernel.is_empty() {
         parts.push(format!("Linux {}", plain(&result.machine.kernel, 60)));
     }
     if !result.started.is_empty() {
         parts.push(plain(&result.started, 40));
     }
-    if result.made_by == MadeBy::Run && result.options.rounds > 0 {
-        parts.push(format!(
-            "{} rounds x {}, interleaved",
-            result.options.rounds,
-            text::seconds(result.options.seconds)
-        ));
+    if result.made_by == MadeBy::Run {
+        parts.extend(verdict::method(result));
     }
-    parts.push(format!("seed {}", result.seed));
     if result.interrupted {
         parts.push("interrupted".to_owned());
     } else if !result.complete {
@@ -183,8 +178,7 @@ fn navigation(result: &RunResult, groups: &[Group<'_>], causes: bool) -> Markup 
 }
 
 /// The verdict in words beside the chart.
-fn first_screen(result: &RunResult, group: &Group<'_>, index: usize) -> Markup {
-    let heading = verdict::heading(result, group);
+fn first_screen(result: &RunResult, group: &Group<'_>, index: usize, several: bool) -> Markup {
     if group.mode == Mode::Recorded {
         return html! {
             section aria-label="Verdict" {
@@ -194,23 +188,26 @@ fn first_screen(result: &RunResult, group: &Group<'_>, index: usize) -> Markup {
     }
     let mut sentences = verdict::sentences(result, group);
     if let Some((point, root)) = worst_root(group) {
-        sentences.push(format!(
-            "{} at {}: {} goes back to {}.",
-            plain(&point.target, 40),
+        let target = plain(&point.target, 40);
+        // Beside what is said of the same target: the loss and its cause are read together.
+        let about = format!("{target} ");
+        let after = sentences.iter().rposition(|s| s.starts_with(&about)).map_or(sentences.len(), |i| i + 1);
+        let sentence = format!(
+            "{target} at {}: {} goes back to {}.",
             text::tasks(point.tasks),
             verdict::root_size(root),
             verdict::lock_words(&root.lock)
-        ));
+        );
+        sentences.insert(after, sentence);
     }
     html! {
         section aria-label="Verdict" {
-            @if index > 0 { h2 { (plain(group.workload, NAME)) ", " (group.mode.name()) } }
+            @if several { h2 { (plain(group.workload, NAME)) ", " (group.mode.name()) } }
             div.first {
                 div.words {
                     @for sentence in &sentences { p { (sentence) } }
                     @if sentences.is_empty() { p { "One point was measured; there is nothing to compare it with." } }
                     @for line in warnings::void_lines(group.rows.iter().map(|r| r.point)) { p.void { (line) } }
-                    p.sub { (heading) }
                 }
                 (chart::throughput(result, group, index))
             }
