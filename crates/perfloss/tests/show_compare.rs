@@ -115,6 +115,38 @@ fn every_format_is_written_to_standard_output_or_a_file() {
 }
 
 #[test]
+fn stacks_are_those_of_the_workload_unless_all_tasks_are_asked_for() {
+    let place = Place::new();
+    let mut result = common::result();
+    for p in &mut result.points {
+        let Some(stacks) = &mut p.stacks else { continue };
+        for list in [&mut stacks.off_cpu, &mut stacks.on_cpu] {
+            for s in list.iter_mut() {
+                s.of_workload = Some(true);
+            }
+            let stranger =
+                result::Stack { comm: "stranger".into(), of_workload: Some(false), ..list[0].clone() };
+            list.push(stranger);
+        }
+    }
+    let folder = text(&place.keep("r", &result));
+    for side in [vec!["--folded"], vec!["--folded", "--on-cpu"], vec!["--flame-graph", "--on-cpu"]] {
+        let mut arguments = vec!["show", folder.as_str()];
+        arguments.extend(&side);
+        let (code, own, err) = run(&arguments);
+        assert_eq!(code, 0, "{err}");
+        assert!(own.contains("perfloss") && !own.contains("stranger"), "{side:?}");
+        arguments.push("--all-tasks");
+        assert!(run(&arguments).1.contains("stranger"), "{side:?}");
+    }
+    // Options of a format say so where there is none of it.
+    fails(&["show", &folder, "--on-cpu"], 2, "--folded|--flame-graph");
+    fails(&["show", &folder, "--all-tasks"], 2, "--folded|--flame-graph|--pprof");
+    fails(&["show", &folder, "--json", "--on-cpu"], 2, "--folded");
+    fails(&["show", &folder, "--pprof", "--on-cpu"], 2, "--folded");
+}
+
+#[test]
 fn only_the_points_that_are_meant_are_shown() {
     let place = Place::new();
     let folder = text(&place.keep("r", &common::result()));

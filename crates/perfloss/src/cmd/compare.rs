@@ -2,6 +2,7 @@
 
 mod judge;
 
+use super::choose::Choice;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -30,15 +31,8 @@ pub struct Args {
     /// Fail only on losses above this: 3% or 0.03
     #[arg(long, value_name = "LOSS", default_value = "0%", value_parser = share)]
     fail_above: f64,
-    /// Only points of this workload
-    #[arg(long, value_name = "WORKLOAD")]
-    workload: Option<String>,
-    /// Only points on this target
-    #[arg(long, value_name = "TARGET")]
-    target: Option<String>,
-    /// Only points with so many tasks
-    #[arg(short, long, value_name = "N")]
-    tasks: Option<u32>,
+    #[command(flatten)]
+    choice: Choice,
     /// Take the points of this target in BASE …
     #[arg(long, value_name = "TARGET", requires = "new_target", conflicts_with = "target")]
     base_target: Option<String>,
@@ -108,10 +102,11 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     let read = |path: &Path| result::read(path).map_err(|e| Failure::new(Status::Usage, e));
     let base_result = read(&args.base)?;
     let new_result = if *new == args.base { base_result.clone() } else { read(new)? };
-    let selection = |workload: &Option<String>, target: &Option<String>| Selection {
-        workload: workload.clone().or_else(|| args.workload.clone()),
-        target: target.clone().or_else(|| args.target.clone()),
-        tasks: args.tasks,
+    let selection = |workload: &Option<String>, target: &Option<String>| {
+        let mut selection = args.choice.selection();
+        selection.workload = workload.clone().or(selection.workload);
+        selection.target = target.clone().or(selection.target);
+        selection
     };
     let base = Side {
         result: &base_result,

@@ -1,5 +1,6 @@
 //! One file per subcommand: its options (`Args`) and what it does (`run`).
 
+mod choose;
 pub mod compare;
 pub mod doctor;
 pub mod lab;

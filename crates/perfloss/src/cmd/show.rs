@@ -9,12 +9,13 @@ use report::flamegraph::{self, Which};
 use report::select::{Selection, with_most_waiting};
 use result::{Point, RunResult};
 
+use super::choose::Choice;
 use crate::exit::{Failure, Status};
 use crate::terminal;
 
 /// Print a result again, or convert it.
 #[derive(ClapArgs, Debug)]
-#[command(after_help = EXAMPLES, group = ArgGroup::new("format"))]
+#[command(after_help = EXAMPLES, group = ArgGroup::new("format"), group = ArgGroup::new("stacks"), group = ArgGroup::new("one_side"))]
 pub struct Args {
     /// The result: its folder, or its result.json
     #[arg(value_name = "RESULT")]
@@ -29,13 +30,13 @@ pub struct Args {
     #[arg(long, group = "format")]
     markdown: bool,
     /// The stacks of a captured point, folded: one stack a line with its microseconds
-    #[arg(long, group = "format")]
+    #[arg(long, groups = ["format", "stacks", "one_side"])]
     folded: bool,
     /// The stacks of a captured point as a flame graph (SVG)
-    #[arg(long, group = "format")]
+    #[arg(long, groups = ["format", "stacks", "one_side"])]
     flame_graph: bool,
     /// The stacks of a captured point as a pprof profile
-    #[arg(long, group = "format")]
+    #[arg(long, groups = ["format", "stacks"])]
     pprof: bool,
     /// The timeline of a captured point for ui.perfetto.dev
     #[arg(long, group = "format")]
@@ -46,20 +47,13 @@ pub struct Args {
     /// Write here instead of to standard output (--parquet: the directory)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only points of this workload
-    #[arg(long, value_name = "WORKLOAD")]
-    workload: Option<String>,
-    /// Only points on this target
-    #[arg(long, value_name = "TARGET")]
-    target: Option<String>,
-    /// Only points with so many tasks
-    #[arg(short, long, value_name = "N")]
-    tasks: Option<u32>,
+    #[command(flatten)]
+    choice: Choice,
     /// Time on the CPU instead of off it (--folded, --flame-graph)
-    #[arg(long)]
+    #[arg(long, requires = "one_side")]
     on_cpu: bool,
-    /// Off-CPU stacks of all tasks, not only of the workload's (--folded, --flame-graph, --pprof)
-    #[arg(long)]
+    /// Stacks of all tasks, not only of the workload's (--folded, --flame-graph, --pprof)
+    #[arg(long, requires = "stacks")]
     all_tasks: bool,
     /// The difference an operation to this target, in the same workload and tasks (--flame-graph)
     #[arg(long, value_name = "TARGET", requires = "flame_graph")]
@@ -77,15 +71,15 @@ Examples:
   perfloss show RESULT --parquet -o tables/
 
 Where a format holds one captured point, it is the one whose tasks waited most, unless \
---workload, --target and --tasks choose another.
+--workload, --target and --tasks choose another. Stacks are those of the workload's tasks; \
+what kernel threads and others did is there with --all-tasks.
 
 Exit status: 0 done, 2 bad usage, or RESULT is none or cannot be read.";
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Status, Failure> {
     let mut result = result::read(&args.result).map_err(|e| Failure::new(Status::Usage, e))?;
-    let selection =
-        Selection { workload: args.workload.clone(), target: args.target.clone(), tasks: args.tasks };
+    let selection = args.choice.selection();
     if selection.of(&result).is_empty() && !result.points.is_empty() {
         return Err(Failure::usage(format!("no point of this result is meant; it has {}", names(&result))));
     }
@@ -202,10 +196,12 @@ fn captured(args: &Args, result: &RunResult, selection: &Selection) -> Result<Ve
     flamegraph::difference_svg(base_stacks, stacks, which, &name(&base), &name(point)).map_err(usage)
 }
 
-/// Of the time off the CPU only that of the workload's tasks: everybody else on the machine sleeps most of the time.
+/// Only the stacks of the workload's tasks: capture sees everybody on the machine.
 fn only_workload(point: &mut Point) {
     if let Some(stacks) = &mut point.stacks {
-        stacks.off_cpu = report::stacks::of_workload(&stacks.off_cpu);
+        for list in [&mut stacks.off_cpu, &mut stacks.on_cpu] {
+            *list = report::stacks::of_workload(list);
+        }
     }
 }
 
