@@ -116,6 +116,9 @@ pub struct Report {
     pub truncated_names: u64,
     /// Switches of tasks that the capture had no state for (they began before it, and were missed).
     pub stateless_switches: u64,
+    /// Switches from another task than the one that was seen to get the CPU: the kernel ran no program for the switch between them.
+    /// Some kernels hide all that happens while a certain task runs (a sandbox its supervisor).
+    pub unseen_switches: u64,
     /// Processes with user stacks that were too short-lived for their mappings to be read: these stacks have no names.
     pub late_maps: u64,
     /// What could not be captured on this kernel, in words.
@@ -409,6 +412,7 @@ pub(crate) fn losses(loaded: &Loaded, report: &mut Report) {
         report.lost_stack_ns += area.big_lost_ns;
         report.truncated_names += area.truncated;
         report.stateless_switches += area.no_state;
+        report.unseen_switches += area.unseen;
     }
     report.missed_in_interrupts = loaded.recursion_misses();
     if report.missed_in_interrupts.saturating_mul(10_000) > written {

@@ -185,7 +185,9 @@ pub struct CpuArea {
     pub no_state: u64,
     pub truncated: u64,
     pub rand: u64,
-    pub pad2: [u64; 2],
+    pub unseen: u64,
+    pub current: u32,
+    pub known: u32,
 }
 
 /// Offsets of members of structures that a module may define.

@@ -458,7 +458,10 @@ mod tests {
             shift = "state.shift",
             no_state = "state.no_state",
             truncated = "state.truncated",
-            rand = "state.rand"
+            rand = "state.rand",
+            unseen = "state.unseen",
+            current = "state.current",
+            known = "state.known"
         );
         same!(
             FsLayout,

@@ -13,47 +13,52 @@ use trace::{Kind, TaskId};
 
 #[test]
 fn thousands_of_short_lived_processes_are_all_seen_with_their_exit_status() {
-    const N: usize = 500;
-    let (trace, (pids, elapsed)) = captured(options(), || {
-        let begin = now();
-        let mut pids = Vec::new();
-        for i in 0..N {
-            let command = if i % 2 == 0 { "true" } else { "false" };
-            let mut child = Command::new(format!("/bin/{command}")).spawn().expect("a process");
-            pids.push((child.id(), begin.max(now()), i % 2));
-            child.wait().expect("our child");
-        }
-        (pids, now() - begin)
-    });
-    let mut exits: HashMap<TaskId, i32> = HashMap::new();
-    let mut execs: HashMap<TaskId, String> = HashMap::new();
-    let mut forks: HashMap<TaskId, TaskId> = HashMap::new();
-    for event in trace.events() {
-        match event.kind {
-            Kind::Exit { task, status } => drop(exits.insert(task, status)),
-            Kind::Exec { task, name } => {
-                drop(execs.insert(task, name.map_or(String::new(), |n| trace.tables().str(n).to_owned())));
+    undisturbed(|| {
+        const N: usize = 500;
+        let (trace, (pids, elapsed)) = captured(options(), || {
+            let begin = now();
+            let mut pids = Vec::new();
+            for i in 0..N {
+                let command = if i % 2 == 0 { "true" } else { "false" };
+                let mut child = Command::new(format!("/bin/{command}")).spawn().expect("a process");
+                pids.push((child.id(), begin.max(now()), i % 2));
+                child.wait().expect("our child");
             }
-            Kind::Fork { parent, child } => drop(forks.insert(child, parent)),
-            _ => {}
+            (pids, now() - begin)
+        });
+        let mut exits: HashMap<TaskId, i32> = HashMap::new();
+        let mut execs: HashMap<TaskId, String> = HashMap::new();
+        let mut forks: HashMap<TaskId, TaskId> = HashMap::new();
+        for event in trace.events() {
+            match event.kind {
+                Kind::Exit { task, status } => drop(exits.insert(task, status)),
+                Kind::Exec { task, name } => {
+                    drop(
+                        execs.insert(task, name.map_or(String::new(), |n| trace.tables().str(n).to_owned())),
+                    );
+                }
+                Kind::Fork { parent, child } => drop(forks.insert(child, parent)),
+                _ => {}
+            }
         }
-    }
-    for (pid, time, fails) in &pids {
-        let candidates: Vec<_> = trace.tables().tasks().filter(|(_, t)| t.tid == *pid).collect();
-        let (task, row) = candidates
-            .iter()
-            .filter(|(_, t)| t.start.0 <= *time)
-            .max_by_key(|(_, t)| t.start)
-            .unwrap_or_else(|| panic!("process {pid} was not seen"));
-        let status = if *fails == 1 { 1 << 8 } else { 0 };
-        assert_eq!(exits.get(task), Some(&status), "process {pid}");
-        assert_eq!(row.exit.map(|e| e.status), Some(status));
-        assert_eq!(execs.get(task).map(String::as_str), Some(if *fails == 1 { "false" } else { "true" }));
-        let parent = forks.get(task).and_then(|p| trace.tables().task(*p)).map(|p| p.tgid);
-        assert_eq!(parent, Some(std::process::id()));
-        assert_eq!(trace.tables().task_name(*task), if *fails == 1 { "false" } else { "true" });
-    }
-    println!("{:.0} processes/s", N as f64 / (elapsed as f64 / 1e9));
+        for (pid, time, fails) in &pids {
+            let candidates: Vec<_> = trace.tables().tasks().filter(|(_, t)| t.tid == *pid).collect();
+            let (task, row) = candidates
+                .iter()
+                .filter(|(_, t)| t.start.0 <= *time)
+                .max_by_key(|(_, t)| t.start)
+                .unwrap_or_else(|| panic!("process {pid} was not seen"));
+            let status = if *fails == 1 { 1 << 8 } else { 0 };
+            assert_eq!(exits.get(task), Some(&status), "process {pid}");
+            assert_eq!(row.exit.map(|e| e.status), Some(status));
+            assert_eq!(execs.get(task).map(String::as_str), Some(if *fails == 1 { "false" } else { "true" }));
+            let parent = forks.get(task).and_then(|p| trace.tables().task(*p)).map(|p| p.tgid);
+            assert_eq!(parent, Some(std::process::id()));
+            assert_eq!(trace.tables().task_name(*task), if *fails == 1 { "false" } else { "true" });
+        }
+        println!("{:.0} processes/s", N as f64 / (elapsed as f64 / 1e9));
+        Ok(())
+    });
 }
 
 #[test]
@@ -63,52 +68,58 @@ fn two_tasks_with_the_same_thread_id_are_two_tasks() {
         println!("this kernel cannot be asked for a process id (CONFIG_CHECKPOINT_RESTORE)");
         return;
     }
-    let spawn = || {
-        let mut child = Command::new("/bin/true").spawn().expect("a process");
-        let at = now();
-        child.wait().expect("our child");
-        (child.id(), at)
-    };
-    let (trace, pair) = captured(options(), || {
-        // others may take the number in between
-        (0..100).find_map(|_| {
-            let first = spawn();
-            fs::write(LAST, (first.0 - 1).to_string()).expect("it was writable");
-            let second = spawn();
-            (first.0 == second.0).then_some((first, second))
-        })
-    });
-    let Some((first, second)) = pair else { panic!("the same process id was never given twice") };
-    let tasks: Vec<_> = trace.tables().tasks().filter(|(_, t)| t.tid == first.0).collect();
-    assert!(tasks.len() >= 2, "{tasks:?}");
-    let exits: Vec<u64> = tasks.iter().filter_map(|(_, t)| t.exit).map(|e| e.time.0).collect();
-    assert_eq!(exits.len(), tasks.len(), "each has its own end");
-    let last = tasks.iter().max_by_key(|(_, t)| t.start).expect("two");
-    let before =
-        tasks.iter().filter(|(_, t)| t.start < last.1.start).max_by_key(|(_, t)| t.start).expect("two");
-    assert!(before.1.exit.is_some_and(|e| e.time < last.1.start), "{before:?} {last:?}");
-    // no switch of the second is charged to the first
-    for event in trace.events() {
-        if let Kind::Switch { next, .. } = event.kind
-            && next == before.0
-        {
-            assert!(event.time < last.1.start);
+    undisturbed(|| {
+        let spawn = || {
+            let mut child = Command::new("/bin/true").spawn().expect("a process");
+            let at = now();
+            child.wait().expect("our child");
+            (child.id(), at)
+        };
+        let (trace, pair) = captured(options(), || {
+            // others may take the number in between
+            (0..100).find_map(|_| {
+                let first = spawn();
+                fs::write(LAST, (first.0 - 1).to_string()).expect("it was writable");
+                let second = spawn();
+                (first.0 == second.0).then_some((first, second))
+            })
+        });
+        let Some((first, second)) = pair else { panic!("the same process id was never given twice") };
+        let tasks: Vec<_> = trace.tables().tasks().filter(|(_, t)| t.tid == first.0).collect();
+        assert!(tasks.len() >= 2, "{tasks:?}");
+        let exits: Vec<u64> = tasks.iter().filter_map(|(_, t)| t.exit).map(|e| e.time.0).collect();
+        assert_eq!(exits.len(), tasks.len(), "each has its own end");
+        let last = tasks.iter().max_by_key(|(_, t)| t.start).expect("two");
+        let before =
+            tasks.iter().filter(|(_, t)| t.start < last.1.start).max_by_key(|(_, t)| t.start).expect("two");
+        assert!(before.1.exit.is_some_and(|e| e.time < last.1.start), "{before:?} {last:?}");
+        // no switch of the second is charged to the first
+        for event in trace.events() {
+            if let Kind::Switch { next, .. } = event.kind
+                && next == before.0
+            {
+                assert!(event.time < last.1.start);
+            }
         }
-    }
-    assert!(second.1 > first.1);
+        assert!(second.1 > first.1);
+        Ok(())
+    });
 }
 
 #[test]
 fn children_of_the_scope_belong_to_it() {
-    let scope = capture::Scope::Processes(vec![std::process::id()]);
-    let (trace, pid) = captured(capture::Options { scope, ..options() }, || {
-        let mut child = Command::new("sh").args(["-c", "true; /bin/true"]).spawn().expect("a shell");
-        child.wait().expect("our child");
-        child.id()
+    undisturbed(|| {
+        let scope = capture::Scope::Processes(vec![std::process::id()]);
+        let (trace, pid) = captured(capture::Options { scope, ..options() }, || {
+            let mut child = Command::new("sh").args(["-c", "true; /bin/true"]).spawn().expect("a shell");
+            child.wait().expect("our child");
+            child.id()
+        });
+        let scoped: Vec<_> = trace.tables().tasks().filter(|(_, t)| t.in_scope).map(|(_, t)| t.tid).collect();
+        assert!(scoped.contains(&pid) && scoped.contains(&std::process::id()), "{scoped:?}");
+        assert!(trace.tables().tasks().any(|(_, t)| t.tid == 1 && !t.in_scope));
+        Ok(())
     });
-    let scoped: Vec<_> = trace.tables().tasks().filter(|(_, t)| t.in_scope).map(|(_, t)| t.tid).collect();
-    assert!(scoped.contains(&pid) && scoped.contains(&std::process::id()), "{scoped:?}");
-    assert!(trace.tables().tasks().any(|(_, t)| t.tid == 1 && !t.in_scope));
 }
 
 #[test]

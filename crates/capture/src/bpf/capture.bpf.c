@@ -365,6 +365,11 @@ int on_switch(u64 *ctx)
 		return 0;
 	/* nothing switches inside an interrupt: whatever was missed of its end is over now */
 	area->state.irq_depth = 0;
+	/* some kernels run no program while a certain task runs: what it did is seen by nobody */
+	if (area->state.known && area->state.current != prev->pid)
+		area->state.unseen++;
+	area->state.current = next->pid;
+	area->state.known = 1;
 	bits = options.switch_has_state ? (u32)ctx[3] : prev->__state;
 	if (options.want_events) {
 		e = reserve(area, &number);

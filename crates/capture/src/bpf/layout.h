@@ -176,7 +176,9 @@ struct cpu_state {
 	u64 no_state;	   /* switches of tasks without state */
 	u64 truncated;
 	u64 rand;
-	u64 pad[2];
+	u64 unseen;	   /* switches from another task than the one that was seen to get the CPU */
+	u32 current;	   /* who was seen to get the CPU */
+	u32 known;	   /* somebody was */
 };
 
 /* Where members are in structures that a module may define; filled in when the type is known. */

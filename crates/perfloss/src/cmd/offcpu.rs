@@ -211,8 +211,8 @@ fn warn(args: &Args, options: &Options, measured: &Measured) -> Status {
     }
     if args.verbose {
         eprintln!(
-            "{} switches of tasks that were new to the tracer; {} user or kernel stacks lost",
-            report.stateless_switches, report.lost_stacks
+            "{} switches of tasks that were new to the tracer; {} that the kernel did not show; {} user or kernel stacks lost",
+            report.stateless_switches, report.unseen_switches, report.lost_stacks
         );
     }
     if report.lost_stacks > 0 {
