@@ -143,7 +143,7 @@ fn one_kind_of_stack_can_be_had_alone() {
 fn the_self_test_sees_its_sleeper() {
     let _alone = alone();
     let test = capture::self_test().unwrap_or_else(|e| panic!("{e}"));
-    assert!(test.seen >= Duration::from_millis(19) && test.seen <= test.slept);
+    assert!(test.seen >= Duration::from_millis(10) && test.seen <= test.slept);
 }
 
 #[test]
