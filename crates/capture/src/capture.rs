@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trace::{Builder, Cpu, Event, Meta, Tables, TimeNs, Trace, Writer};
 
@@ -14,7 +14,7 @@ use crate::btf::Btf;
 use crate::convert::Converter;
 use crate::error::Error;
 use crate::layout::{RawOptions, TaskSeed};
-use crate::loader::{Loaded, Plan};
+use crate::loader::{Layouts, Loaded, Plan};
 use crate::machine;
 use crate::names::Namer;
 use crate::quota::{self, Counters};
@@ -165,6 +165,8 @@ struct Finished {
     lost_stacks: u64,
     bytes: u64,
     kept: bool,
+    /// XFS was loaded meanwhile.
+    xfs_came: bool,
 }
 
 impl Capture {
@@ -185,8 +187,12 @@ impl Capture {
         let plan = plan(&options);
         let (mut loaded, _) = Loaded::load(&btf, plan)?;
         let namer = Namer::new(btf);
-        loaded.set_layout(&namer.fs_layout())?;
+        let mut layouts = loaded.layouts()?;
+        layouts.set(namer.fs_layout())?;
         loaded.attach(options.sample_hz)?;
+        if !loaded.xfs_detail && layouts.has_xfs() {
+            loaded.missing.push(format!("no tracepoints of XFS's buffer locks: {ONLY_WAITS}"));
+        }
         loaded.missing.extend(machine::pid_namespace_note());
         let quotas = quota::counters();
         let from = sys::monotonic_ns();
@@ -219,7 +225,7 @@ impl Capture {
                     usual_priority();
                     let mut converter = Converter::new(builder, namer, scope, hz);
                     converter.quotas = quotas;
-                    convert(converter, sink, &receive, &seeds, from, &end)
+                    convert(converter, sink, &receive, layouts, &seeds, from, &end)
                 }
             })
             .map_err(thread_error)?;
@@ -262,14 +268,14 @@ impl Capture {
         let drain = self.drain.take().ok_or(Error::Reader)?;
         drain.thread().unpark();
         let convert = self.convert.take().ok_or(Error::Reader)?;
-        Ok(Closed { _loaded: loaded, drain, convert, report })
+        Ok(Closed { loaded, drain, convert, report })
     }
 }
 
 /// A capture whose window is closed, not yet converted to its end.
 pub struct Closed {
     /// The rings, which the reader still reads.
-    _loaded: Loaded,
+    loaded: Loaded,
     drain: JoinHandle<u64>,
     convert: JoinHandle<Result<Finished, Error>>,
     report: Report,
@@ -287,6 +293,9 @@ impl Closed {
         report.events = finished.events;
         report.lost_stacks += finished.lost_stacks;
         report.bytes_written = finished.bytes;
+        if finished.xfs_came && !self.loaded.xfs_detail {
+            report.missing.push(format!("XFS was loaded while the capture ran: {ONLY_WAITS}"));
+        }
         let trace = finished.kept.then(|| finished.builder.into_trace());
         Ok(Captured { trace, report })
     }
@@ -311,6 +320,10 @@ impl Drop for Capture {
 const PATIENCE_NS: u64 = 30_000_000;
 /// Batches that may wait for the converter.
 const QUEUE: usize = 4096;
+/// What is lost without XFS's own tracepoints.
+const ONLY_WAITS: &str = "its buffer locks are only seen when they are waited for";
+/// How often it is looked whether a file system's module was loaded meanwhile: by who mounts the first one.
+const LOOK_FOR_MODULES: Duration = Duration::from_millis(100);
 /// Entries that are kept before they are converted while the capture runs: converting takes time from the workload.
 const KEEP: usize = 1 << 20;
 /// A program may be held up for so long between reading the clock and writing its record.
@@ -440,6 +453,7 @@ fn convert(
     mut converter: Converter,
     sink: Sink,
     receive: &Receiver<Batch>,
+    mut layouts: Layouts,
     seeds: &[TaskSeed],
     from: u64,
     end: &Mutex<End>,
@@ -450,7 +464,14 @@ fn convert(
     let mut entries: Vec<Entry> = Vec::new();
     converter.open_window(from, seeds, &mut entries);
     let mut safe = 0;
+    let (mut looked, had_xfs) = (Instant::now(), layouts.has_xfs());
     while let Ok(mut batch) = receive.recv() {
+        if looked.elapsed() >= LOOK_FOR_MODULES {
+            looked = Instant::now();
+            if let Some(layout) = converter.new_layout() {
+                layouts.set(layout)?;
+            }
+        }
         safe = safe.max(batch.safe.saturating_sub(SLACK_NS));
         store.extend(&mut batch);
         entries.append(&mut batch.entries);
@@ -479,7 +500,8 @@ fn convert(
     summary.truncated_names += end.truncated_names;
     let kept = matches!(output, Output::Memory);
     let bytes = output.finish(&mut builder)?;
-    Ok(Finished { builder, events, lost_stacks, bytes, kept })
+    let xfs_came = !had_xfs && layouts.has_xfs();
+    Ok(Finished { builder, events, lost_stacks, bytes, kept, xfs_came })
 }
 
 enum Output {

@@ -8,7 +8,7 @@ use trace::{
     Waker,
 };
 
-use crate::layout::{self, LockInfo, RawEvent, TaskSeed, big, ev, text};
+use crate::layout::{self, FsLayout, LockInfo, RawEvent, TaskSeed, big, ev, text};
 use crate::machine;
 use crate::names::{self, Namer};
 use crate::quota::{self, Counter, Counters};
@@ -37,6 +37,8 @@ pub struct Converter {
     pub builder: Builder,
     /// Read when they are first needed: that takes as long as 100,000 events.
     kernel: Option<KernelSymbols>,
+    /// The modules that were there then.
+    modules: Vec<(String, String)>,
     user: UserSymbols,
     namer: Namer,
     members: Members,
@@ -83,6 +85,7 @@ impl Converter {
         Converter {
             builder,
             kernel: None,
+            modules: Vec::new(),
             user: UserSymbols::new(),
             namer,
             members: Members::new(scope),
@@ -110,9 +113,19 @@ impl Converter {
         }
     }
 
-    /// Reads the names of the kernel's functions, once, before the first conversion.
+    /// Reads the names of the kernel's functions before a conversion; again if there are other modules than before, whose functions
+    /// would be taken for those of others.
     pub fn read_kernel_symbols(&mut self) {
-        self.kernel.get_or_insert_with(|| KernelSymbols::read().unwrap_or_else(|_| KernelSymbols::none()));
+        let modules = machine::modules();
+        if self.kernel.is_none() || modules != self.modules {
+            self.kernel = Some(KernelSymbols::read().unwrap_or_else(|_| KernelSymbols::none()));
+            self.modules = modules;
+        }
+    }
+
+    /// Where the members of file systems' structures are, if a module was loaded since it was last asked.
+    pub fn new_layout(&mut self) -> Option<FsLayout> {
+        self.namer.load_modules().then(|| self.namer.fs_layout())
     }
 
     fn kernel_function(&self, address: u64) -> Option<(&str, Option<&str>)> {
@@ -629,7 +642,8 @@ impl Converter {
         match (old, row) {
             (Some(_), _) if class.is_none() && object.is_none() => {}
             (Some(_), Some(r)) if r.class == class && r.object == object && r.process == process => {}
-            (Some(lock), Some(r)) if r.class.is_none() && r.object.is_none() => {
+            // nothing was known, or the class only, by who waited
+            (Some(lock), Some(r)) if (r.class.is_none() || r.class == class) && r.object.is_none() => {
                 self.builder.change_lock(lock, |l| {
                     (l.class, l.object, l.process) = (class, object, process);
                 });

@@ -5,7 +5,7 @@ use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel};
 
 use crate::btf::Btf;
 use crate::error::Error;
@@ -69,6 +69,32 @@ pub struct Loaded {
     pub bigs_per_cpu: usize,
     /// What could not be attached, though it was wanted.
     pub missing: Vec<String>,
+    /// Whether buffer locks of XFS are seen taken and released, if that was wanted.
+    pub xfs_detail: bool,
+}
+
+/// Tells the programs where members of file systems' structures are. On its own, since modules come while a capture runs.
+pub struct Layouts {
+    map: MapHandle,
+    now: FsLayout,
+}
+
+impl Layouts {
+    /// Whether XFS is there.
+    pub fn has_xfs(&self) -> bool {
+        self.now.xfs_valid != 0
+    }
+
+    /// From now on they are there.
+    ///
+    /// # Errors
+    /// If the map cannot be written.
+    pub fn set(&mut self, layout: FsLayout) -> Result<(), Error> {
+        self.now = layout;
+        self.map
+            .update(sys::bytes_of(&0u32), sys::bytes_of(&self.now), MapFlags::ANY)
+            .map_err(|e| bpf_error("describing file systems", &e))
+    }
 }
 
 /// The last words of libbpf, to be quoted if something fails.
@@ -245,6 +271,7 @@ impl Loaded {
             events_per_cpu: plan.events_per_cpu,
             bigs_per_cpu: plan.bigs_per_cpu,
             missing,
+            xfs_detail: true,
             object,
         };
         Ok((loaded, plan))
@@ -265,10 +292,8 @@ impl Loaded {
             }
             match prog.attach() {
                 Ok(link) => links.push(link),
-                Err(_) if section.starts_with("raw_tp") => missing.push(format!(
-                    "no tracepoint {}: buffer locks of XFS are only seen when they are waited for",
-                    section.trim_start_matches("raw_tp/")
-                )),
+                // XFS is not there, or not yet
+                Err(_) if section.starts_with("raw_tp") => self.xfs_detail = false,
                 Err(e) => return Err(bpf_error(&format!("attaching {name}"), &e)),
             }
         }
@@ -312,18 +337,18 @@ impl Loaded {
         sys::read_iterator(iter).map_err(|e| Error::io(what, e))
     }
 
-    /// Tells the programs where members of file systems' structures are.
+    /// Where the programs look up file systems' structures.
     ///
     /// # Errors
-    /// If the map cannot be written.
-    pub fn set_layout(&self, layout: &FsLayout) -> Result<(), Error> {
+    /// If the map cannot be had.
+    pub fn layouts(&self) -> Result<Layouts, Error> {
         let map = self
             .object
             .maps()
             .find(|m| m.name() == "layouts")
             .ok_or_else(|| Error::Bpf { what: "describing file systems".into(), why: "no map".into() })?;
-        map.update(sys::bytes_of(&0u32), sys::bytes_of(layout), MapFlags::ANY)
-            .map_err(|e| bpf_error("describing file systems", &e))
+        let map = MapHandle::try_from(&map).map_err(|e| bpf_error("describing file systems", &e))?;
+        Ok(Layouts { map, now: FsLayout::default() })
     }
 
     /// Gives a task its state in the kernel. If that fails, its waits have no stacks; the switches are counted.

@@ -48,6 +48,16 @@ pub fn device_name(major: u32, minor: u32) -> String {
         .unwrap_or_else(|| format!("{major}:{minor}"))
 }
 
+/// The kernel's modules: name and address.
+pub fn modules() -> Vec<(String, String)> {
+    let text = fs::read_to_string("/proc/modules").unwrap_or_default();
+    let module = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        Some((fields.next()?.to_owned(), fields.nth(4)?.to_owned()))
+    };
+    text.lines().filter_map(module).collect()
+}
+
 /// Whether process ids here are those of the kernel.
 pub fn in_initial_pid_namespace() -> bool {
     // the number of the first namespace is fixed

@@ -62,7 +62,10 @@ const CACHES: [(&str, &str); 28] = [
 ];
 
 /// Classes of locks in memory of general caches, which only the functions that wait for them tell.
-const BY_FUNCTION: [(&str, &str); 18] = [
+const BY_FUNCTION: [(&str, &str); 21] = [
+    ("xfs_buf_lock", "xfs_buf.b_sema"),
+    ("btrfs_tree_", "extent_buffer.lock"),
+    ("__btrfs_tree_", "extent_buffer.lock"),
     ("raw_spin_rq_lock", "rq.__lock"),
     ("__schedule", "rq.__lock"),
     ("sched_balance_", "rq.__lock"),

@@ -186,8 +186,16 @@ pub fn open_cpu_clock(cpu: u32, hz: u32) -> io::Result<OwnedFd> {
 /// What pidfd_open fails with.
 pub fn open_task(tid: u32) -> io::Result<OwnedFd> {
     const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
+    match pidfd_open(tid, PIDFD_THREAD) {
+        // it does not know that flag
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => pidfd_open(tid, 0),
+        other => other,
+    }
+}
+
+fn pidfd_open(tid: u32, flags: libc::c_uint) -> io::Result<OwnedFd> {
     // SAFETY: the call takes two numbers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, tid as libc::pid_t, PIDFD_THREAD) };
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, tid as libc::pid_t, flags) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -224,5 +232,17 @@ pub fn read_iterator(mut iter: impl io::Read) -> io::Result<Vec<u8>> {
             Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {}
             Err(e) => return Err(e),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_can_be_opened_on_every_kernel_and_one_that_is_not_there_cannot() {
+        open_task(std::process::id()).expect("a leader can always be opened");
+        // larger than any process id can be
+        assert!(open_task(i32::MAX as u32).is_err());
     }
 }
