@@ -1,6 +1,7 @@
 //! What this machine allows, and what to do about the rest.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use trace::{Kind, TaskState};
@@ -8,6 +9,8 @@ use trace::{Kind, TaskState};
 use crate::capture::{Capture, Options, kernel_types};
 use crate::error::Error;
 use crate::loader::{self, OPTIONAL, REQUIRED};
+use crate::machine;
+use crate::names::MODULES;
 use crate::symbols::KernelSymbols;
 use crate::sys;
 
@@ -54,7 +57,7 @@ pub fn doctor() -> Vec<Finding> {
     let mut findings = vec![capabilities(), lockdown(), symbols()];
     let btf = match kernel_types() {
         Ok(btf) => {
-            findings.push(Finding::good("kernel types", "the kernel describes its types (BTF)"));
+            findings.push(types_of_modules());
             btf
         }
         Err(e) => {
@@ -135,6 +138,27 @@ pub fn doctor() -> Vec<Finding> {
         Err(e) => findings.push(Finding::missing("self-test", e.to_string(), "")),
     }
     findings
+}
+
+/// The kernel describes its types; whether the file systems that are modules do, too.
+fn types_of_modules() -> Finding {
+    let silent: Vec<String> = machine::modules()
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|name| MODULES.contains(&name.as_str()))
+        .filter(|name| !Path::new(&format!("/sys/kernel/btf/{name}")).exists())
+        .collect();
+    if silent.is_empty() {
+        return Finding::good("kernel types", "the kernel describes its types (BTF)");
+    }
+    Finding::limited(
+        "kernel types",
+        format!(
+            "not described: modules {}: their locks are named by who waits, without object",
+            silent.join(", ")
+        ),
+        "use modules built with CONFIG_DEBUG_INFO_BTF_MODULES for exactly this kernel",
+    )
 }
 
 fn capabilities() -> Finding {

@@ -32,12 +32,12 @@ pub fn possible_cpus() -> usize {
     cpus.iter().max().map_or(1, |m| usize::from(*m) + 1)
 }
 
-/// The CPUs that this process may use.
+/// The CPUs that this process may use. Its affinity may have some that are not there.
 pub fn allowed_cpus() -> Vec<u16> {
-    fs::read_to_string("/proc/self/status")
-        .ok()
-        .and_then(|s| s.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:").map(parse_cpu_list)))
-        .unwrap_or_else(online_cpus)
+    let online = online_cpus();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let Some(list) = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")) else { return online };
+    parse_cpu_list(list).into_iter().filter(|cpu| online.contains(cpu)).collect()
 }
 
 /// The name of a block device by its number; `8:1` if it has none.
@@ -143,6 +143,15 @@ pub fn set_nice(nice: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpus_that_are_not_there_are_not_allowed() {
+        let (online, allowed) = (online_cpus(), allowed_cpus());
+        assert!(
+            !allowed.is_empty() && allowed.iter().all(|cpu| online.contains(cpu)),
+            "{allowed:?} of {online:?}"
+        );
+    }
 
     #[test]
     fn the_kernels_ticks_are_those_of_some_configuration() {

@@ -86,6 +86,9 @@ const BY_FUNCTION: [(&str, &str); 21] = [
     ("ext4_orphan_", "ext4_sb_info.s_orphan_lock"),
 ];
 
+/// Modules whose types name locks.
+pub const MODULES: [&str; 8] = ["xfs", "btrfs", "ext4", "jbd2", "f2fs", "fuse", "nfs", "overlay"];
+
 /// Functions that are the locks themselves: not who waits, but how.
 const LOCK_FUNCTIONS: [&str; 24] = [
     "down",
@@ -157,7 +160,7 @@ impl Namer {
     /// Looks for modules that were loaded since. Whether there are new ones.
     pub fn load_modules(&mut self) -> bool {
         let before = self.modules.len();
-        for name in ["xfs", "btrfs", "ext4", "jbd2", "f2fs", "fuse", "nfs", "overlay"] {
+        for name in MODULES {
             if self.modules.iter().all(|(n, _)| n != name)
                 && let Ok(btf) = Btf::module(name, self.kernel.clone())
             {
