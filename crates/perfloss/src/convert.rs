@@ -224,11 +224,14 @@ pub fn add_budget(budget: &mut Budget, e: &Explanation, basis: &Basis) {
             budget.system = Some((system - spin).max(0.0));
         }
     }
-    budget.system_by = b
-        .system_by_call
-        .iter()
-        .filter_map(|t| Some(NamedCost { name: t.name.clone(), us_per_op: basis.per_op(t.ns)? }))
-        .collect();
+    let named = |times: &[explain::NamedTime]| -> Vec<NamedCost> {
+        let cost =
+            |t: &explain::NamedTime| Some(NamedCost { name: t.name.clone(), us_per_op: basis.per_op(t.ns)? });
+        times.iter().filter_map(cost).collect()
+    };
+    budget.system_by = named(&b.system_by_call);
+    budget.system_by_group = named(&b.system_by_group);
+    budget.spin_by = named(&b.spin_by);
 }
 
 /// What is known of the captured windows.

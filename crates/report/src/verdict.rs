@@ -5,7 +5,7 @@
 use crate::text;
 use crate::view::{Group, Row};
 use result::{
-    BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RunResult, Split, WaitThrough, Warning,
+    Budget, BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RunResult, Split, WaitThrough, Warning,
 };
 
 /// Smallest part of a difference worth a word, as a share of it.
@@ -24,10 +24,9 @@ pub fn through_words(w: &WaitThrough) -> String {
         what.push_str(&format!(" of {}", text::plain(object, 80)));
     }
     match (w.wait_us_per_op, w.wait_s) {
-        (Some(us), _) => what.push_str(&format!(
-            ": {} us an operation wait there, for holders asleep in the root",
-            text::micros(us)
-        )),
+        (Some(us), _) => {
+            what.push_str(&format!(": {} us an operation, for holders asleep in the root", text::micros(us)))
+        }
         (None, Some(s)) => what.push_str(&format!(
             ": {} s of waiting there, for holders asleep in the root",
             text::cpu_seconds(s)
@@ -150,6 +149,13 @@ fn against(point: &Point, base: &Point) -> Option<String> {
     if parts.is_empty() {
         return Some(format!("{lead}: an operation costs {} CPU-us more.", text::micros(total)));
     }
+    let parts = match kernel_words(&difference, total) {
+        Some(calls) => {
+            let kernel = part_words(BudgetPart::System);
+            parts.replacen(kernel, &format!("{kernel} ({calls})"), 1)
+        }
+        None => parts,
+    };
     let mut sentence = format!("{lead}: an operation costs {} CPU-us more, {parts}.", text::micros(total));
     // ticks of a task's CPU do not say whose they are
     let user = difference.user.is_some_and(|us| us >= WORTH_A_WORD * total);
@@ -158,6 +164,14 @@ fn against(point: &Point, base: &Point) -> Option<String> {
         sentence.push_str(" User code includes that of other processes.");
     }
     Some(sentence)
+}
+
+/// The system calls that most of the difference in kernel time is in: `unlinkat 20.1, openat 15.2`.
+fn kernel_words(difference: &Budget, total: f64) -> Option<String> {
+    let calls = difference.system_by.iter().filter(|c| c.us_per_op >= 0.1 * total).take(2);
+    let words: Vec<String> =
+        calls.map(|c| format!("{} {}", text::plain(&c.name, 32), text::micros(c.us_per_op))).collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// `41.0 in the kernel, 32.0 idle`, largest first, without what is small beside the total.
@@ -217,11 +231,11 @@ pub fn root_size(root: &Root) -> String {
         (false, Some(share)) => format!("{} of the idle time", text::percent(share)),
         _ => match root.wait_us_per_op {
             Some(wait) if root.latent => {
-                format!("latent, hidden by other work, {} us an operation", text::micros(wait))
+                format!("hidden behind runnable work, {} us an operation", text::micros(wait))
             }
             Some(wait) => format!("{} us of waiting an operation", text::micros(wait)),
             None => {
-                let hidden = if root.latent { "latent, hidden by other work" } else { "" };
+                let hidden = if root.latent { "hidden behind runnable work" } else { "" };
                 let wait = root.wait_s.map(|s| format!("{} s of waiting", text::cpu_seconds(s)));
                 let words: Vec<String> =
                     [hidden.to_owned()].into_iter().filter(|w| !w.is_empty()).chain(wait).collect();

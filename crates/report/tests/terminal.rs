@@ -92,6 +92,40 @@ fn what_was_not_measured_is_a_dash_and_what_was_is_a_number() {
     assert_eq!(budget[4], "0", "idle was measured: {row}");
 }
 
+/// The lines of the verdict: those after the table, up to what is measured of remedies or warned of.
+fn verdict_lines(text: &str) -> usize {
+    let from = text.lines().position(|l| l.contains("operations with")).unwrap();
+    let lines = text.lines().skip(from);
+    lines.take_while(|l| !l.contains("Remedy") && !l.starts_with(" !")).filter(|l| !l.is_empty()).count()
+}
+
+#[test]
+fn a_verdict_has_ten_lines_at_most_however_many_targets_there_are() {
+    let mut result = common::result();
+    assert!(verdict_lines(&render(&result, 100, false)) <= 10);
+    let more: Vec<_> = result
+        .points
+        .iter()
+        .filter(|p| !p.roots.is_empty())
+        .flat_map(|p| {
+            ["a", "b", "c", "d"].map(|name| {
+                let mut point = p.clone();
+                point.target = format!("{}-{name}", p.target);
+                point
+            })
+        })
+        .collect();
+    result.points.extend(more);
+    for width in [90, 100, 120] {
+        let text = render(&result, width, false);
+        assert!(verdict_lines(&text) <= 10, "{text}");
+        // the worst one is told in full
+        for must in ["Root ", "Paths ", "Held ", "Wait "] {
+            assert!(text.contains(must), "{must}:\n{text}");
+        }
+    }
+}
+
 #[test]
 fn colour_changes_nothing_but_the_colour() {
     let result = common::result();

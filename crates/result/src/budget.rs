@@ -35,8 +35,12 @@ pub struct Budget {
     pub total: Option<f64>,
     /// What the independent sources leave unexplained (positive) or explain twice (negative).
     pub unaccounted: Option<f64>,
-    /// System time by system call or kernel function group; empty without capture.
+    /// Kernel code by system call (or exception, or kind of kernel thread), most first; empty when not sampled.
     pub system_by: Vec<NamedCost>,
+    /// Kernel code by the part of the kernel that works (a file system, `mm`, …), most first; empty when not sampled.
+    pub system_by_group: Vec<NamedCost>,
+    /// Spinning by the function that wants the lock, most first; empty when not sampled.
+    pub spin_by: Vec<NamedCost>,
     /// Where each part comes from, by its name.
     pub sources: BTreeMap<String, PartSource>,
 }
@@ -154,21 +158,6 @@ impl Budget {
         let system = |b: &Budget| {
             if spin_on_both { b.system } else { b.system.map(|s| s + b.spin.unwrap_or(0.0)) }
         };
-        let mut system_by: Vec<NamedCost> = Vec::new();
-        if !self.system_by.is_empty() && !base.system_by.is_empty() {
-            let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
-            for cost in &self.system_by {
-                *by_name.entry(&cost.name).or_default() += cost.us_per_op;
-            }
-            for cost in &base.system_by {
-                *by_name.entry(&cost.name).or_default() -= cost.us_per_op;
-            }
-            system_by = by_name
-                .into_iter()
-                .map(|(name, us_per_op)| NamedCost { name: name.to_owned(), us_per_op })
-                .collect();
-            system_by.sort_by(|a, b| b.us_per_op.abs().total_cmp(&a.us_per_op.abs()));
-        }
         Budget {
             user: sub(self.user, base.user),
             system: sub(system(self), system(base)),
@@ -186,10 +175,30 @@ impl Budget {
                 sub(self.total, base.total)
             },
             unaccounted: sub(self.unaccounted, base.unaccounted),
-            system_by,
+            system_by: minus_by_name(&self.system_by, &base.system_by),
+            system_by_group: minus_by_name(&self.system_by_group, &base.system_by_group),
+            spin_by: minus_by_name(&self.spin_by, &base.spin_by),
             sources: BTreeMap::new(),
         }
     }
+}
+
+/// Name by name `costs - base`, largest difference first; empty when one side was not sampled.
+fn minus_by_name(costs: &[NamedCost], base: &[NamedCost]) -> Vec<NamedCost> {
+    if costs.is_empty() || base.is_empty() {
+        return Vec::new();
+    }
+    let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
+    for cost in costs {
+        *by_name.entry(&cost.name).or_default() += cost.us_per_op;
+    }
+    for cost in base {
+        *by_name.entry(&cost.name).or_default() -= cost.us_per_op;
+    }
+    let mut differences: Vec<NamedCost> =
+        by_name.into_iter().map(|(name, us_per_op)| NamedCost { name: name.to_owned(), us_per_op }).collect();
+    differences.sort_by(|a, b| b.us_per_op.abs().total_cmp(&a.us_per_op.abs()));
+    differences
 }
 
 #[cfg(test)]

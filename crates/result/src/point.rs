@@ -248,6 +248,8 @@ pub struct Recorded {
     pub idle_s: Option<f64>,
     /// Share of the capacity that was busy, 0 to 1; null when not known.
     pub busy_share: Option<f64>,
+    /// How long tasks of the workload waited for a CPU, added over tasks, seconds; null when not known.
+    pub runnable_s: Option<f64>,
     /// Exit status of the command; null when none was started or a signal ended it.
     pub exit_status: Option<i32>,
 }

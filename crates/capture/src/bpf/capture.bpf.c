@@ -770,6 +770,7 @@ int seed_tasks(struct bpf_iter__task *ctx)
 	struct task_state *st;
 	u64 arg0 = 0, arg1 = 0;
 	u32 zero = 0;
+	bool queued;
 
 	seed = bpf_map_lookup_elem(&seed_scratch, &zero);
 	if (!task || !seed)
@@ -783,8 +784,10 @@ int seed_tasks(struct bpf_iter__task *ctx)
 	seed->state = task->__state;
 	seed->exit_state = task->exit_state;
 	seed->cpu = bpf_core_field_exists(task->thread_info.cpu) ? task->thread_info.cpu : 0;
+	/* since Linux 6.12 a task that sleeps may stay in the run queue for a while */
+	queued = task->on_rq && !(bpf_core_field_exists(task->se.sched_delayed) && task->se.sched_delayed);
 	seed->flags = (task->flags & PF_KTHREAD ? 1 : 0) | (task->on_cpu ? 2 : 0) |
-		     (BPF_CORE_READ_BITFIELD(task, in_iowait) ? 4 : 0) | (task->on_rq ? 8 : 0);
+		     (BPF_CORE_READ_BITFIELD(task, in_iowait) ? 4 : 0) | (queued ? 8 : 0);
 	seed->blocker = bpf_core_field_exists(task->blocker) ? task->blocker : 0;
 	seed->futex = 0;
 	seed->futex_op = 0;

@@ -130,6 +130,7 @@ struct cfs_rq {
 } reloc;
 
 struct sched_entity {
+	unsigned char sched_delayed;
 	struct cfs_rq *cfs_rq;
 } reloc;
 

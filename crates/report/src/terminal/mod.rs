@@ -1,23 +1,21 @@
 //! The table and the verdict for a terminal.
 
+mod causes;
 mod ink;
 mod table;
 
 use crate::text;
-use crate::verdict::{self, LOSS};
+use crate::verdict;
 use crate::view::{Group, groups};
 use crate::warnings;
 use ink::Ink;
-use result::{Comparison, MadeBy, Point, Root, RunResult, Verdict};
+use result::{Comparison, MadeBy, Point, RunResult, Verdict};
 
 /// Narrowest terminal that is laid out for, columns.
 pub const NARROWEST: usize = 40;
 
 /// Widest layout, columns: lines longer than this are hard to read.
 pub const WIDEST: usize = 120;
-
-/// Roots that are shown in full for a point; the page shows all.
-const ROOTS: usize = 3;
 
 /// A result as text for a terminal of so many columns: tables, then the verdict. Ends with a newline.
 ///
@@ -40,7 +38,7 @@ pub fn render(result: &RunResult, width: usize, color: bool) -> String {
             MadeBy::Run => run_group(&mut out, result, group),
             MadeBy::Record => {
                 for row in &group.rows {
-                    recorded(&mut out, row.point);
+                    causes::recorded(&mut out, row.point);
                 }
             }
         }
@@ -104,170 +102,12 @@ fn run_group(out: &mut Out, result: &RunResult, group: &Group<'_>) {
             out.lines.push(out.ink.red(&line));
         }
     }
-    let sentences = verdict::sentences(result, group);
-    if !sentences.is_empty() {
-        out.blank();
-        for sentence in &sentences {
-            out.line(sentence);
-        }
-    }
-    // The causes at the most tasks of each target: there the loss is largest and the question is asked.
-    for target in group.targets() {
-        let Some(row) = group
-            .rows
-            .iter()
-            .filter(|r| r.point.target == target && r.point.valid && !r.point.roots.is_empty())
-            .max_by_key(|r| r.point.tasks)
-        else {
-            continue;
-        };
-        causes(out, target, row.point);
-    }
+    causes::group(out, result, group);
     let remedies: Vec<&Point> =
         group.rows.iter().map(|r| r.point).filter(|p| !p.remedies.is_empty()).collect();
     if !remedies.is_empty() {
         out.blank();
         table::remedies(out, &remedies);
-    }
-}
-
-/// What a point's idle time goes back to: the largest root in full, smaller ones in a line each. Where next to nothing is lost,
-/// one line says so and names the longest waits that cost no idle time here.
-fn causes(out: &mut Out, target: &str, point: &Point) {
-    let heading = format!(" {} at {}", text::plain(target, 40), text::tasks(point.tasks));
-    let usable = point.budget_us_per_op.as_ref().and_then(|b| b.usable_total()).filter(|t| *t > 0.0);
-    let of_usable = |us: Option<f64>| us.zip(usable).map_or(1.0, |(us, usable)| us / usable);
-    let idle = point.budget_us_per_op.as_ref().and_then(|b| b.idle);
-    out.blank();
-    if of_usable(idle) < LOSS {
-        let mut waits: Vec<&Root> = point
-            .roots
-            .iter()
-            .filter(|r| r.lock.kind.is_lock() && of_usable(r.wait_us_per_op) >= LOSS)
-            .collect();
-        waits.sort_by(|a, b| b.wait_us_per_op.unwrap_or(0.0).total_cmp(&a.wait_us_per_op.unwrap_or(0.0)));
-        let what = if waits.is_empty() {
-            "no idle time is lost, and no lock is waited for long".to_owned()
-        } else {
-            "no idle time is lost; waits hidden behind other work:".to_owned()
-        };
-        out.line(&format!("{}: {what}", heading.trim()));
-        for root in waits.iter().take(ROOTS) {
-            let wait = root.wait_us_per_op.map_or_else(|| text::NONE.to_owned(), text::micros);
-            out.labelled("Waits", &format!("{wait} us an operation: {}", verdict::lock_words(&root.lock)));
-        }
-        return;
-    }
-    out.heading(&heading);
-    let (large, small): (Vec<&Root>, Vec<&Root>) =
-        point.roots.iter().partition(|r| !r.latent && of_usable(r.idle_us_per_op) >= LOSS);
-    for (i, root) in large.iter().take(ROOTS).enumerate() {
-        if i == 0 {
-            root_lines(out, root);
-        } else {
-            let what = format!("{}: {}", verdict::root_size(root), verdict::lock_words(&root.lock));
-            out.labelled("Then", &what);
-        }
-    }
-    let left = small.len() + large.len().saturating_sub(ROOTS);
-    if left > 0 {
-        out.line(&format!("… and {left} smaller roots and hidden waits on the page"));
-    }
-}
-
-fn root_lines(out: &mut Out, root: &Root) {
-    let mut what = format!("{}: {}", verdict::root_size(root), verdict::lock_words(&root.lock));
-    if let Some(when) = &root.when {
-        what.push_str(&format!(" ({})", text::plain(when, 60)));
-    }
-    if root.disturbed {
-        what.push_str(" (disturbed by capture)");
-    }
-    out.labelled("Root", &what);
-    let paths: Vec<String> = root
-        .paths
-        .iter()
-        .filter(|p| p.share >= verdict::WORTH_A_LINE)
-        .take(3)
-        .map(|p| format!("{} {}", verdict::path_words(&root.paths, p), text::percent(p.share)))
-        .collect();
-    if !paths.is_empty() {
-        out.labelled("Paths", &paths.join(" · "));
-    }
-    if !root.holders.is_empty() {
-        out.labelled("Held", &format!("by {}", verdict::holders_words(root)));
-    }
-    if let Some(split) = &root.split {
-        let words = verdict::split_words(split);
-        let line = match root.wait_us_per_op {
-            Some(wait) => format!("{} us an operation: {words}", text::micros(wait)),
-            None => words,
-        };
-        out.labelled("Wait", &line);
-    }
-    if let Some(spin) = root.spin_us_per_op.filter(|s| *s > 0.0) {
-        out.labelled("Spin", &format!("{} CPU-us an operation", text::micros(spin)));
-    }
-    for through in verdict::waits_through(root).take(3) {
-        out.labelled("Hides", &format!("behind {}", verdict::through_words(through)));
-    }
-}
-
-fn recorded(out: &mut Out, point: &Point) {
-    if let Some(seen) = &point.recorded {
-        let idle = match (seen.idle_s, seen.capacity_s > 0.0) {
-            (Some(idle), true) => Some((idle / seen.capacity_s, idle)),
-            _ => None,
-        };
-        match idle {
-            Some((share, idle)) if point.capture.is_none() => out.line(&format!(
-                "Idle {} = {} CPU-s. Not charged to anything: there was no capture.",
-                text::percent(share),
-                text::cpu_seconds(idle)
-            )),
-            Some((share, idle)) if point.roots.is_empty() => out.line(&format!(
-                "Idle {} = {} CPU-s: nothing worth a line.",
-                text::percent(share),
-                text::cpu_seconds(idle)
-            )),
-            Some((share, idle)) => {
-                out.line(&format!(
-                    "Idle {} = {} CPU-s. Charged to:",
-                    text::percent(share),
-                    text::cpu_seconds(idle)
-                ));
-            }
-            None => out.line("The idle time is not known."),
-        }
-    }
-    recorded_roots(out, point);
-    let failed = point.recorded.as_ref().and_then(|r| r.exit_status).filter(|s| *s != 0);
-    if let Some(status) = failed {
-        out.blank();
-        out.warning(&format!("the command ended with status {status}"));
-    }
-}
-
-/// The roots of a recording, a line each, and the largest lock in full.
-fn recorded_roots(out: &mut Out, point: &Point) {
-    for root in point.roots.iter().take(12) {
-        let share = root.share_of_idle.map_or_else(|| text::NONE.to_owned(), text::percent);
-        let mut line = verdict::lock_words(&root.lock);
-        if let Some(split) = root.split.as_ref().filter(|s| s.hand_off > 0.0) {
-            line.push_str(&format!(" · hand-off {}", text::percent(split.hand_off)));
-        }
-        if root.latent {
-            line.push_str(" · latent");
-        }
-        if let Some(when) = &root.when {
-            line.push_str(&format!(" · {}", text::plain(when, 60)));
-        }
-        let line = format!("  {}  {line}", text::right(&share, 6));
-        out.lines.extend(text::wrap(&line, out.width, 10));
-    }
-    if let Some(root) = point.roots.iter().find(|r| r.lock.kind.is_lock()) {
-        out.blank();
-        root_lines(out, root);
     }
 }
 

@@ -520,6 +520,7 @@ pub fn recording() -> RunResult {
             busy_s: Some(704.0),
             idle_s: Some(287.0),
             busy_share: Some(0.71),
+            runnable_s: Some(20.0),
             exit_status: Some(0),
         }),
         capture: Some(Capture { events: 9_000_000, ..Default::default() }),

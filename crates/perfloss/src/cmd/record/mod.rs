@@ -1,36 +1,32 @@
 //! `perfloss record`: watches a workload that perfloss does not drive, and says why its CPUs were idle.
 
+mod watch;
+mod whom;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, Write};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use capture::{Capture, Captured, Sink};
+use capture::{Capture, Sink};
 use clap::Args as ClapArgs;
 use explain::Explanation;
 use harness::cpus::Cpus;
 use result::{MadeBy, Mode, Options, Point, Recorded, RunResult, Warning};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use trace::TimeNs;
 
 use crate::child::{self, Child, End};
 use crate::convert::{self, Basis};
 use crate::exit::{Failure, Status};
 use crate::{machine, stretch, terminal};
+use watch::{Counting, Seen, Signals, Watch};
 
 /// The file of the trace in a result folder.
 const TRACE: &str = "record.trace";
-/// Where control groups are mounted.
-const CGROUPS: &str = "/sys/fs/cgroup";
-/// Signals are looked at so often at least.
-const LOOK: Duration = Duration::from_millis(100);
 /// Of the command line, the report shows so much.
 const TITLE: usize = 200;
 
@@ -47,7 +43,7 @@ pub struct Args {
     /// Watch all tasks; with a command, for as long as it runs
     #[arg(short, long)]
     all: bool,
-    /// For so long, seconds [default: until the command or the processes end, or Ctrl-C]
+    /// For so long, seconds [default: until the command or the processes end, or Ctrl-C]. A command runs on to its own end
     #[arg(short, long, value_name = "SECS")]
     duration: Option<String>,
     /// Write the trace to this file instead of the result folder
@@ -89,8 +85,8 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     if args.pids.is_empty() && args.cgroup.is_none() && !args.all && args.command.is_empty() {
         return Err(Failure::usage("say what to record: -- COMMAND, -p PID, --cgroup DIR or -a"));
     }
-    let watched = open_all(&args.pids)?;
-    let group = args.cgroup.as_deref().map(group_path).transpose()?;
+    let watched = whom::open_all(&args.pids)?;
+    let group = args.cgroup.as_deref().map(whom::group_path).transpose()?;
     let folder = super::run::result_folder(args.output.as_deref())?;
     let path = args.trace.clone().unwrap_or_else(|| folder.file(TRACE));
     let file = File::create(&path)
@@ -102,8 +98,8 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         [] => None,
         command => Some(Child::hold(command).context("cannot make a process for the command")?),
     };
-    let scope = scope(args, child.as_ref(), group);
-    let allowed = allowed(args)?;
+    let scope = whom::scope(args, child.as_ref(), group);
+    let allowed = whom::allowed(args)?;
     let size = Arc::new(AtomicU64::new(0));
     let notes = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ");
     let options = capture::Options {
@@ -172,228 +168,6 @@ fn not_captured(error: capture::Error) -> Failure {
     Failure::new(status, error)
 }
 
-/// Handles on the processes to watch, which say when they end.
-fn open_all(pids: &[u32]) -> Result<Vec<OwnedFd>, Failure> {
-    let open = |pid: &u32| {
-        let number = i32::try_from(*pid).ok().and_then(Pid::from_raw);
-        let number =
-            number.ok_or_else(|| Failure::usage(format!("-p {pid}: there is no such process id")))?;
-        pidfd_open(number, PidfdFlags::empty())
-            .map_err(|e| Failure::usage(format!("-p {pid}: no process that can be watched: {e}")))
-    };
-    pids.iter().map(open).collect()
-}
-
-fn scope(args: &Args, child: Option<&Child>, group: Option<String>) -> capture::Scope {
-    if args.all {
-        return capture::Scope::Everything;
-    }
-    match (child, group) {
-        (Some(child), _) => capture::Scope::Processes(vec![child.pid()]),
-        (None, Some(group)) => capture::Scope::Cgroup(group),
-        (None, None) => capture::Scope::Processes(args.pids.clone()),
-    }
-}
-
-/// The path of a control group below its mount, from either that or the directory itself.
-fn group_path(group: &Path) -> Result<String, Failure> {
-    let text = group.display().to_string();
-    let none = || Failure::usage(format!("--cgroup {text}: there is no such control group"));
-    let Some(below) = text.strip_prefix(CGROUPS) else {
-        let path = text.trim_start_matches('/');
-        return if below_a_mount(path) { Ok(format!("/{path}")) } else { Err(none()) };
-    };
-    if !group.is_dir() {
-        return Err(none());
-    }
-    // with version 1 there is a directory for each controller, which is a mount of its own
-    let controllers = |name: &str| {
-        ["cpu", "cpuacct", "cpuset", "memory", "blkio", "pids", "freezer", "devices", "systemd", "unified"]
-            .iter()
-            .any(|c| name.split(',').any(|part| part == *c))
-    };
-    let below = below.trim_start_matches('/');
-    let (first, rest) = below.split_once('/').unwrap_or((below, ""));
-    let unified = Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
-    Ok(if !unified && controllers(first) { format!("/{rest}") } else { format!("/{below}") })
-}
-
-/// Whether there is a control group of this path, in version 2 or in a controller of version 1.
-fn below_a_mount(path: &str) -> bool {
-    let mut mounts = vec![PathBuf::from(CGROUPS)];
-    if let Ok(entries) = std::fs::read_dir(CGROUPS) {
-        mounts.extend(entries.flatten().map(|entry| entry.path()));
-    }
-    mounts.iter().any(|mount| mount.join(path).is_dir())
-}
-
-/// The CPUs that what is watched may use; empty: those that this process may use.
-fn allowed(args: &Args) -> Result<Vec<u16>, Failure> {
-    if args.all || args.cgroup.is_some() {
-        let cpus =
-            std::fs::read_to_string("/sys/devices/system/cpu/online").context("cannot read the CPUs")?;
-        return Ok(machine::parse_list(&cpus).into_iter().filter_map(|c| u16::try_from(c).ok()).collect());
-    }
-    let mut cpus = Vec::new();
-    for pid in &args.pids {
-        let pid = i32::try_from(*pid).ok().and_then(Pid::from_raw);
-        if let Ok(set) = rustix::thread::sched_getaffinity(pid) {
-            cpus.extend(
-                (0..=u16::MAX).take(rustix::thread::CpuSet::MAX_CPU).filter(|c| set.is_set(usize::from(*c))),
-            );
-        }
-    }
-    cpus.sort_unstable();
-    cpus.dedup();
-    Ok(cpus)
-}
-
-/// The trace file, and how large it is.
-struct Counting {
-    file: File,
-    size: Arc<AtomicU64>,
-}
-
-impl Write for Counting {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let n = self.file.write(bytes)?;
-        self.size.fetch_add(n as u64, Ordering::Relaxed);
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
-    }
-}
-
-/// The signals that end a recording, or are passed on to the command.
-struct Signals {
-    interrupt: Arc<AtomicBool>,
-    terminate: Arc<AtomicBool>,
-    hang_up: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn catch() -> Result<Signals, Failure> {
-        let catch = |signal| {
-            let flag = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot handle signals")?;
-            Ok::<_, anyhow::Error>(flag)
-        };
-        Ok(Signals { interrupt: catch(SIGINT)?, terminate: catch(SIGTERM)?, hang_up: catch(SIGHUP)? })
-    }
-
-    /// Whether one came since the last look.
-    fn any(&self) -> bool {
-        [&self.interrupt, &self.terminate, &self.hang_up].iter().any(|f| f.swap(false, Ordering::SeqCst))
-    }
-
-    /// Passes on what came. Ctrl-C at a terminal reaches the command by itself.
-    fn pass_to(&self, child: &Child) {
-        for (flag, signal) in [(&self.interrupt, SIGINT), (&self.terminate, SIGTERM), (&self.hang_up, SIGHUP)]
-        {
-            if flag.swap(false, Ordering::SeqCst) && (signal == SIGTERM || !in_foreground()) {
-                child.signal(signal);
-            }
-        }
-    }
-}
-
-/// Whether this process belongs to the foreground of its terminal, so that the terminal's signals reach the command, too.
-fn in_foreground() -> bool {
-    let Ok(tty) = File::open("/dev/tty") else { return false };
-    rustix::termios::tcgetpgrp(&tty).is_ok_and(|group| group == rustix::process::getpgrp())
-}
-
-/// When to stop.
-struct Watch {
-    begun: Instant,
-    duration: Option<Duration>,
-    max_size: u64,
-    size: Arc<AtomicU64>,
-    signals: Signals,
-}
-
-/// What was watched.
-struct Seen {
-    captured: Captured,
-    /// The recording ended because the trace was as large as allowed.
-    full: bool,
-    wall: Duration,
-}
-
-impl Watch {
-    /// Waits for what ends the recording.
-    fn watch(
-        &self,
-        child: Option<Child>,
-        watched: &[OwnedFd],
-        capture: Capture,
-    ) -> Result<(Seen, Option<Child>), Failure> {
-        let mut handles: Vec<&OwnedFd> = watched.iter().collect();
-        let own;
-        if let Some(child) = &child {
-            let pid = Pid::from_raw(child.pid() as i32).context("the command has no process id")?;
-            own = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the command")?;
-            handles.push(&own);
-        }
-        let mut full = false;
-        loop {
-            let left = self.duration.map(|d| d.saturating_sub(self.begun.elapsed()));
-            if left.is_some_and(|left| left.is_zero()) {
-                break;
-            }
-            let ended = wait_for_any(&mut handles, left.unwrap_or(LOOK).min(LOOK))?;
-            if ended && handles.is_empty() {
-                break;
-            }
-            match &child {
-                Some(child) => self.signals.pass_to(child),
-                None if self.signals.any() => break,
-                None => {}
-            }
-            if self.size.load(Ordering::Relaxed) >= self.max_size {
-                full = true;
-                break;
-            }
-        }
-        // without the time that it takes to end the capture
-        let wall = self.begun.elapsed();
-        let captured = capture.stop().map_err(not_captured)?;
-        Ok((Seen { captured, full, wall }, child))
-    }
-
-    /// Waits for the end of the command.
-    fn wait(&self, child: &mut Child) -> Result<End, Failure> {
-        let pid = Pid::from_raw(child.pid() as i32).context("the command has no process id")?;
-        loop {
-            if let Some(end) = child.try_wait().context("cannot wait for the command")? {
-                return Ok(end);
-            }
-            self.signals.pass_to(child);
-            let own = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the command")?;
-            wait_for_any(&mut vec![&own], LOOK)?;
-        }
-    }
-}
-
-/// Waits until one of the processes ends, a signal comes or the time is up; takes away those that have ended.
-fn wait_for_any(handles: &mut Vec<&OwnedFd>, most: Duration) -> Result<bool, Failure> {
-    let mut fds: Vec<PollFd<'_>> = handles.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
-    let most = Timespec::try_from(most).context("cannot wait")?;
-    match poll(&mut fds, Some(&most)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(e) => return Err(anyhow::Error::from(e).context("cannot wait").into()),
-    }
-    let ended: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-    let mut i = 0;
-    handles.retain(|_| {
-        i += 1;
-        !ended[i - 1]
-    });
-    Ok(ended.contains(&true))
-}
-
 /// Reads a trace file and explains it.
 ///
 /// Nothing before `from` counts, and the processes `without` are not of the workload.
@@ -458,6 +232,7 @@ fn point(args: &Args, e: &Explanation, seen: &Seen, end: Option<End>) -> Point {
             busy_s: Some((e.budget.scope_ns + e.budget.elsewhere_ns) as f64 / 1e9),
             idle_s: Some(idle),
             busy_share: (capacity > 0.0).then(|| (1.0 - e.idle_share()).clamp(0.0, 1.0)),
+            runnable_s: Some(e.times.runnable_ns as f64 / 1e9),
             exit_status: match end {
                 Some(End::Exit(status)) => Some(status),
                 _ => None,
