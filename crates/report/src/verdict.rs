@@ -25,7 +25,7 @@ pub fn through_words(w: &WaitThrough) -> String {
     }
     match (w.wait_us_per_op, w.wait_s) {
         (Some(us), _) => {
-            what.push_str(&format!(": {} us an operation, for holders asleep in the root", text::micros(us)))
+            what.push_str(&format!(": {} us an operation, for sleeping holders", text::micros(us)))
         }
         (None, Some(s)) => what.push_str(&format!(
             ": {} s of waiting there, for holders asleep in the root",
