@@ -160,10 +160,38 @@ pub(crate) type Stacks = (TaskId, Option<StackId>, Option<StackId>);
 /// Nanoseconds, and how many waits or samples are behind them.
 pub(crate) type Weight = (u64, u64);
 
+/// The sums by end; those of locks, which are asked for most, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    locks: Vec<Option<Box<EndSums>>>,
+    others: HashMap<End, EndSums>,
+}
+
+impl Ends {
+    #[inline]
+    fn at(&mut self, end: End) -> &mut EndSums {
+        let End::Lock(lock) = end else { return self.others.entry(end).or_default() };
+        let index = lock.index();
+        if index >= self.locks.len() {
+            self.locks.resize_with(index + 1, || None);
+        }
+        self.locks[index].get_or_insert_with(Box::default)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (End, &EndSums)> {
+        let locks = self
+            .locks
+            .iter()
+            .enumerate()
+            .filter_map(|(i, sums)| Some((End::Lock(LockId::from_index(i as u32)), &**sums.as_ref()?)));
+        locks.chain(self.others.iter().map(|(end, sums)| (*end, sums)))
+    }
+}
+
 /// All sums.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    pub ends: HashMap<End, EndSums>,
+    pub ends: Ends,
     /// Waits of the workload on the second that ended in the first.
     pub through: HashMap<(End, End), u64>,
     /// Who had the lock while the workload waited for it.
@@ -209,7 +237,7 @@ pub(crate) struct Account {
 
 impl Account {
     pub fn end(&mut self, end: End) -> &mut EndSums {
-        self.ends.entry(end).or_default()
+        self.ends.at(end)
     }
 
     /// Charges idle time to the end of a chain.

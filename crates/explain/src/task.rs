@@ -94,12 +94,15 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub fn new(begin: Stamp, phase: Phase, class: Class) -> Wait {
+        // asleep, woken, on the CPU: few have more phases
+        let mut phases = Vec::with_capacity(4);
+        phases.push((begin, phase));
         Wait {
             lock: None,
             contention: false,
             class,
             begin,
-            phases: vec![(begin, phase)],
+            phases,
             ran_on_idle: None,
             woken: false,
             reads: false,

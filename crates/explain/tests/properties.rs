@@ -116,10 +116,14 @@ impl Machine {
                 self.doing[task] = Doing::Blocked(None);
                 self.switch(cpu, state, call);
             }
-            // be preempted
+            // be preempted, perhaps because a quota is used up
             (1, Some(task)) => {
                 self.doing[task] = Doing::Runnable;
                 self.switch(cpu, TaskState::Running, -1);
+                if who.is_multiple_of(3) {
+                    let task = self.tasks[task];
+                    self.event(cpu, Kind::HeldBack { task, cgroup: None });
+                }
             }
             // take a lock, or wait for it
             (2, Some(task)) => {

@@ -64,6 +64,25 @@ fn xfs_in_one_directory_loses_its_idle_time_to_the_agi() {
 }
 
 #[test]
+fn compilers_on_xfs_wait_for_the_agi_behind_runnable_work() {
+    // 24 compilers on 2 CPUs, 59 ms in which one of them gets the AGI while both CPUs are busy
+    let e = explained("xfs_cc");
+    assert!(e.budget.idle_ns < 0.01 * e.capacity_ns());
+    let agi = root(&e, "xfs_buf.b_sema", "AGI of AG 0 on loop");
+    assert!(agi.latent && agi.idle_ns == 0.0);
+    assert!(has_path(agi, "xfs_dialloc") && has_path(agi, "xfs_difree"));
+    // it was handed to the sleeper at once, which did not get a CPU for 29 ms
+    assert!(agi.split.hand_off_cpu_busy_ns as f64 > 0.99 * agi.wait_ns as f64);
+    // who has the directory meanwhile makes the others wait
+    let through = &agi.through[0];
+    assert_eq!(through.class, "inode.i_rwsem");
+    assert!(through.wait_ns as f64 > 0.9 * agi.wait_ns as f64);
+    let directory = root(&e, "inode.i_rwsem", "directory ");
+    assert!(directory.latent && directory.split.unknown_ns == 0);
+    assert_eq!(directory.split.holder_blocked_ns, through.wait_ns);
+}
+
+#[test]
 fn btrfs_waits_for_tree_locks() {
     let e = explained("btrfs_create_unlink");
     let tree = root(&e, "extent_buffer.lock", "tree block");

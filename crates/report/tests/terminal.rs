@@ -161,10 +161,12 @@ fn a_recording_says_what_the_idle_time_is_charged_to() {
     for must in [
         "make -j24 · recorded · 24 CPUs",
         "71 % busy",
+        "Busy: user code 61 % · the kernel 10 %",
         "Idle 29 % = 287 CPU-s. Charged to:",
         "48 %  serial: ld -o vmlinux (1 process, 6.1 s alone) · at 34.2–40.3 s",
         "31 %  semaphore xfs_buf.b_sema, AGI of AG 2 on nvme0n1p3 · hand-off 64 %",
         "9 %  nothing to run: make reads Makefiles",
+        "sources agree within 0.0",
     ] {
         assert!(text.contains(must), "{must}:\n{text}");
     }

@@ -248,8 +248,20 @@ pub struct Recorded {
     pub idle_s: Option<f64>,
     /// Share of the capacity that was busy, 0 to 1; null when not known.
     pub busy_share: Option<f64>,
+    /// User code of the workload, from samples, CPU-seconds; null when not sampled. So are the next three.
+    pub user_s: Option<f64>,
+    /// Kernel code of the workload, without spinning.
+    pub system_s: Option<f64>,
+    /// Spinning of the workload for locks.
+    pub spin_s: Option<f64>,
+    /// Interrupt handlers on top of the workload.
+    pub irq_s: Option<f64>,
+    /// What others used of the allowed CPUs, exact, CPU-seconds; null when not known.
+    pub other_s: Option<f64>,
     /// How long tasks of the workload waited for a CPU, added over tasks, seconds; null when not known.
     pub runnable_s: Option<f64>,
+    /// Time of the CPUs of which it is not known what they did, CPU-seconds (negative: known twice); null when not known.
+    pub unaccounted_s: Option<f64>,
     /// Exit status of the command; null when none was started or a signal ended it.
     pub exit_status: Option<i32>,
 }

@@ -13,7 +13,7 @@ impl Finish<'_> {
     /// Finds out what each end is called.
     pub(super) fn name_ends(&mut self) {
         let account = self.account;
-        let ends = account.ends.keys().copied();
+        let ends = account.ends.iter().map(|(end, _)| end);
         let through = account.through.keys().flat_map(|(a, b)| [*a, *b]);
         let all: Vec<End> = ends
             .chain(through)
@@ -85,9 +85,9 @@ impl Finish<'_> {
         let groups: BTreeSet<&str> = self
             .account
             .ends
-            .keys()
-            .filter_map(|end| match end {
-                End::HeldBack { group, .. } => self.used_up(self.tables.cgroup_path((*group)?)),
+            .iter()
+            .filter_map(|(end, _)| match end {
+                End::HeldBack { group, .. } => self.used_up(self.tables.cgroup_path(group?)),
                 _ => None,
             })
             .collect();

@@ -23,8 +23,8 @@ impl Finish<'_> {
     pub(super) fn roots(&mut self) -> Vec<Root> {
         let account = self.account;
         let mut merged: BTreeMap<Called, EndSums> = BTreeMap::new();
-        for (end, sums) in &account.ends {
-            let Some(called) = self.called.get(end) else { continue };
+        for (end, sums) in account.ends.iter() {
+            let Some(called) = self.called.get(&end) else { continue };
             merged.entry(called.clone()).or_default().merge(sums);
         }
         let mut roots: Vec<Root> = merged

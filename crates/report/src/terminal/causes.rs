@@ -4,7 +4,7 @@ use super::Out;
 use crate::text;
 use crate::verdict::{self, LOSS};
 use crate::view::Group;
-use result::{BudgetPart, Point, Root, RootKind, RunResult};
+use result::{BudgetPart, Point, Recorded, Root, RootKind, RunResult};
 
 /// Most lines of a verdict on a terminal that is wide enough for most sentences; a narrow one has more.
 const LINES: usize = 10;
@@ -219,6 +219,9 @@ fn root_parts(parts: &mut Parts<'_>, which: Option<&str>, root: &Root) {
 /// The verdict on a recording: what its idle time is charged to, a line each, and the largest lock in full.
 pub(super) fn recorded(out: &mut Out, point: &Point) {
     let mut parts = Parts { out, parts: Vec::new() };
+    if let Some(words) = point.recorded.as_ref().and_then(budget_words) {
+        parts.add(1, |out| out.line(&words));
+    }
     if let Some(seen) = &point.recorded {
         let line = match seen.idle_s.filter(|_| seen.capacity_s > 0.0) {
             None => "The idle time is not known.".to_owned(),
@@ -260,6 +263,24 @@ pub(super) fn recorded(out: &mut Out, point: &Point) {
         out.blank();
         out.warning(&format!("the command ended with status {status}"));
     }
+}
+
+/// Where the time of the CPUs went that were not idle.
+fn budget_words(seen: &Recorded) -> Option<String> {
+    let parts = [
+        ("user code", seen.user_s),
+        ("the kernel", seen.system_s),
+        ("spinning", seen.spin_s),
+        ("interrupts", seen.irq_s),
+        ("other processes", seen.other_s),
+    ];
+    let share = |s: f64| s / seen.capacity_s;
+    let words: Vec<String> = parts
+        .into_iter()
+        .filter_map(|(name, seconds)| Some((name, seconds.filter(|s| share(*s) >= verdict::WORTH_A_LINE)?)))
+        .map(|(name, seconds)| format!("{name} {}", text::percent(share(seconds))))
+        .collect();
+    (!words.is_empty()).then(|| format!("Busy: {}", words.join(" · ")))
 }
 
 /// A root of a recording in a line.

@@ -219,8 +219,22 @@ fn footer(out: &mut Out, result: &RunResult) {
             ));
         }
         words.push(format!("{lost} events lost"));
+        words.extend(agreement(result));
         words.push("shares are attribution, not winnable gain".to_owned());
         out.blank();
         out.line(&words.join(" · "));
     }
+}
+
+/// By how much the sources of a budget leave time unexplained, or explain it twice: the worst of all points.
+fn agreement(result: &RunResult) -> Option<String> {
+    let shares = result.points.iter().filter_map(|p| match (&p.recorded, &p.budget_us_per_op) {
+        (Some(seen), _) => seen.unaccounted_s.filter(|_| seen.capacity_s > 0.0).map(|s| s / seen.capacity_s),
+        (None, Some(budget)) => {
+            budget.unaccounted.zip(budget.total.filter(|t| *t > 0.0)).map(|(part, total)| part / total)
+        }
+        (None, None) => None,
+    });
+    let worst = shares.map(f64::abs).max_by(f64::total_cmp)?;
+    Some(format!("sources agree within {}", text::percent(worst)))
 }

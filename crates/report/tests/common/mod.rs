@@ -520,7 +520,11 @@ pub fn recording() -> RunResult {
             busy_s: Some(704.0),
             idle_s: Some(287.0),
             busy_share: Some(0.71),
+            user_s: Some(600.0),
+            system_s: Some(99.0),
             runnable_s: Some(20.0),
+            unaccounted_s: Some(0.4),
+            ..Default::default()
             exit_status: Some(0),
         }),
         capture: Some(Capture { events: 9_000_000, ..Default::default() }),

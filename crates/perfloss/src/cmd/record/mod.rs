@@ -220,6 +220,7 @@ fn point(args: &Args, e: &Explanation, seen: &Seen, end: Option<End>) -> Point {
     let capacity = e.capacity_ns() / 1e9;
     let idle = e.budget.idle_ns / 1e9;
     let wall = seen.wall.as_secs_f64();
+    let sampled = |time: explain::SampledTime| time.ns / 1e9;
     let coverage = (wall > 0.0).then(|| (e.window_ns as f64 / 1e9 / wall).min(1.0));
     let trace = args.trace.as_ref().map_or_else(|| TRACE.to_owned(), |path| path.display().to_string());
     let mut point = Point {
@@ -232,7 +233,13 @@ fn point(args: &Args, e: &Explanation, seen: &Seen, end: Option<End>) -> Point {
             busy_s: Some((e.budget.scope_ns + e.budget.elsewhere_ns) as f64 / 1e9),
             idle_s: Some(idle),
             busy_share: (capacity > 0.0).then(|| (1.0 - e.idle_share()).clamp(0.0, 1.0)),
+            user_s: e.budget.user.map(sampled),
+            system_s: e.budget.system.map(sampled),
+            spin_s: e.budget.spin.map(sampled),
+            irq_s: e.budget.irq.map(sampled),
+            other_s: Some(e.budget.others_ns as f64 / 1e9),
             runnable_s: Some(e.times.runnable_ns as f64 / 1e9),
+            unaccounted_s: Some(capacity - idle - (e.budget.scope_ns + e.budget.others_ns) as f64 / 1e9),
             exit_status: match end {
                 Some(End::Exit(status)) => Some(status),
                 _ => None,
