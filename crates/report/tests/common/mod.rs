@@ -524,8 +524,8 @@ pub fn recording() -> RunResult {
             system_s: Some(99.0),
             runnable_s: Some(20.0),
             unaccounted_s: Some(0.4),
-            ..Default::default()
             exit_status: Some(0),
+            ..Default::default()
         }),
         capture: Some(Capture { events: 9_000_000, ..Default::default() }),
         roots: vec![
