@@ -27,12 +27,19 @@ impl Finish<'_> {
             let Some(called) = self.called.get(&end) else { continue };
             merged.entry(called.clone()).or_default().merge(sums);
         }
+        // what is waited for on the way to another end
+        let mut through: HashMap<&Called, u64> = HashMap::new();
+        for ((_, direct), ns) in &account.through {
+            if let Some(called) = self.called.get(direct) {
+                *through.entry(called).or_default() += ns;
+            }
+        }
         let mut roots: Vec<Root> = merged
             .into_iter()
             .filter(|(called, sums)| {
                 let is_lock = matches!(called.kind, RootKind::Lock(_)) && called.class != "condition";
                 // a lock that is only waited for because of another is listed there
-                let through = sums.parts.blocked as f64 > sums.wait_ns as f64 / 2.0;
+                let through = through.get(called).copied().unwrap_or(0) > sums.wait_ns / 2;
                 let waits = is_lock && !through || called.kind == RootKind::Throttled;
                 sums.idle >= 1.0 || (waits && sums.wait_ns > 0)
             })
