@@ -318,6 +318,7 @@ pub fn compare(a: &Point, b: &Point, seed: u64) -> Option<Comparison> {
         low: Some(ratio.interval.low),
         high: Some(ratio.interval.high),
         p_value: Some(ratio.p),
+        p_between: None,
         p_adjusted: None,
         verdict,
         difference_us_per_op: difference,

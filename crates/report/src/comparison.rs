@@ -118,7 +118,7 @@ pub fn terminal(report: &ComparisonReport, width: usize, color: bool) -> String 
         if let (Some(low), Some(high)) = (c.low, c.high) {
             line.push_str(&format!(" ({}–{})", text::ratio(low), text::ratio(high)));
         }
-        if let Some(p) = c.p_value {
+        if let Some(p) = c.p() {
             line.push_str(&format!(", {}", p_words(p)));
         }
         if let (Some(a), Some(b)) = (c.a_ops_per_s, c.b_ops_per_s) {
@@ -183,7 +183,7 @@ pub fn markdown(report: &ComparisonReport) -> String {
                 (Some(l), Some(h)) => format!("{}–{}", text::ratio(l), text::ratio(h)),
                 _ => none(),
             },
-            c.p_value.map_or_else(none, p_words),
+            c.p().map_or_else(none, p_words),
             c.difference_us_per_op.as_ref().and_then(|d| d.total).map_or_else(none, text::signed_micros),
             c.verdict.words().to_owned(),
         ]);

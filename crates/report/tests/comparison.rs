@@ -26,6 +26,7 @@ fn report() -> ComparisonReport {
         low: Some(0.25),
         high: Some(0.33),
         p_value: Some(0.0002),
+        p_between: None,
         p_adjusted: None,
         verdict: Verdict::Slower,
         difference_us_per_op: Some(budget(0).minus(&budget(4), false)),

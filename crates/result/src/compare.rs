@@ -77,13 +77,15 @@ pub struct Comparison {
     pub b_ops_per_s: Option<f64>,
     /// Throughput of `b` over throughput of `a`; null when either is void.
     pub ratio: Option<f64>,
-    /// Lower end of the 95 % interval of the ratio.
+    /// Lower end of the 95 % interval of the ratio; between separate runs it has room for what runs of the same differ by.
     pub low: Option<f64>,
     /// Upper end of the 95 % interval of the ratio.
     pub high: Option<f64>,
-    /// Two-sided p-value of a permutation test over the rounds; null when there are too few.
+    /// Two-sided p-value of a permutation test over the rounds; null when there are too few, or when several runs a side decide.
     pub p_value: Option<f64>,
-    /// The p-value corrected for the number of points that are compared together (Holm); null when it is one of its own.
+    /// Two-sided p-value of the same difference against what runs of the same differ by; null within one run.
+    pub p_between: Option<f64>,
+    /// The larger of both corrected for the number of points that are compared together (Holm); null when it is one of its own.
     pub p_adjusted: Option<f64>,
     /// What follows from these.
     pub verdict: Verdict,
@@ -93,6 +95,13 @@ pub struct Comparison {
     pub roots: Vec<RootChange>,
     /// In words: where the difference goes back to, or why nothing can be said.
     pub because: Vec<String>,
+}
+
+impl Comparison {
+    /// The p-value that decides, not yet corrected for the number of points: a difference has to pass both tests.
+    pub fn p(&self) -> Option<f64> {
+        [self.p_value, self.p_between].into_iter().flatten().reduce(f64::max)
+    }
 }
 
 /// How a root differs between two points. A side that does not have it is null.

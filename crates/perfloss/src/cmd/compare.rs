@@ -28,6 +28,9 @@ pub struct Args {
     /// A further run of the base; several say how much two runs of the same differ on this machine
     #[arg(long, value_name = "RESULT")]
     also_base: Vec<PathBuf>,
+    /// A further run of the new side
+    #[arg(long, value_name = "RESULT")]
+    also_new: Vec<PathBuf>,
     /// Fail only on losses above this: 3% or 0.03
     #[arg(long, value_name = "LOSS", default_value = "0%", value_parser = share)]
     fail_above: f64,
@@ -59,16 +62,17 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   perfloss compare base/ new/ --fail-above 3%                  a gate: exit status 1 on a loss
-  perfloss compare base1/ new/ --also-base base2/ --also-base base3/ --also-base base4/
+  perfloss compare base1/ new1/ --also-base base2/ --also-base base3/ --also-new new2/ --also-new new3/
   perfloss compare RESULT --base-target ext4 --new-target xfs  two targets of one result
   perfloss compare RESULT --base-workload create_unlink --new-workload create_unlink:own-dir
   perfloss compare base/ new/ --markdown
 
 A difference counts as significant when a permutation test over the rounds says so at the 5 % level, corrected for \
 the number of points compared together, and when it is larger than the A/A noise of the results (name a target twice \
-in a run, as in --on xfs,xfs, to have it measured). A machine can drift between two runs: with further runs of the \
-base (--also-base) a difference also has to lie outside what they predict for one more run of the same; without \
-them differences of up to 5 % between separate runs are \"cannot say\".
+in a run, as in --on xfs,xfs, to have it measured). A machine drifts between two runs: a difference also has to be \
+larger than runs of the same differ by. Several runs a side show it (--also-base, --also-new); where they were made in \
+turn (base, new, base, new, …), three or more of each are compared pair by pair, which a slow drift does not disturb. With one run a side two runs are taken to differ as much as two rounds do, and by 5 % at least: where \
+rounds differ by 2 %, a loss of a tenth is found; where they differ by more, it takes more runs, or both in one run.
 
 Exit status: 0 no significant loss, 1 a significant loss above --fail-above, 2 bad usage or not comparable, \
 3 nothing can be said: points are void or disturbed, or there are too few rounds.";
@@ -121,8 +125,14 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     for side in [&base, &new] {
         nothing_meant(side.result, &side.selection, &side.path)?;
     }
-    let more = args.also_base.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
-    let rules = Rules { fail_above: args.fail_above, anyway: args.anyway, more_base: &more };
+    let read_all = |paths: &[PathBuf]| paths.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>();
+    let (more_base, more_new) = (read_all(&args.also_base)?, read_all(&args.also_new)?);
+    let rules = Rules {
+        fail_above: args.fail_above,
+        anyway: args.anyway,
+        more_base: &more_base,
+        more_new: &more_new,
+    };
     let report = judge::compare(&base, &new, &rules);
     if report.comparisons.is_empty()
         && let Some(refusal) = report.refused.iter().find(|r| r.point.is_none())

@@ -13,7 +13,7 @@ use crate::exit::{Failure, Status};
 /// Say what works on this machine, what does not, and how to get it.
 #[derive(ClapArgs, Debug)]
 #[command(
-    after_help = "Exit status: 0 when everything that the main job needs works (`-` marks what it does without), 4 when\nsomething is missing."
+    after_help = "Examples:\n  perfloss doctor\n  perfloss doctor --json | jq -r '.[] | select(.ok | not) | .says'\n\nExit status: 0 when everything that the main job needs works (`-` marks what it does without), 4 when something is missing."
 )]
 pub struct Args {
     /// Print as JSON

@@ -68,6 +68,7 @@ Examples:
   perfloss show RESULT --folded --target xfs -t 2 | flamegraph.pl > off.svg
   perfloss show RESULT --flame-graph --target xfs --against ext4 -o difference.svg
   perfloss show RESULT --pprof -o off.pb.gz && go tool pprof -http : off.pb.gz
+  perfloss show RESULT --perfetto -o xfs.pftrace               to be opened in ui.perfetto.dev
   perfloss show RESULT --parquet -o tables/
 
 Where a format holds one captured point, it is the one whose tasks waited most, unless \

@@ -190,7 +190,7 @@ pub(super) fn comparison_table(comparisons: &[Comparison]) -> Markup {
                             td.l { (point_ref(&c.b)) }
                             td { (c.ratio.map_or_else(|| NONE.to_owned(), text::ratio)) }
                             td { @if let (Some(l), Some(h)) = (c.low, c.high) { (text::ratio(l)) "–" (text::ratio(h)) } @else { (NONE) } }
-                            td { (c.p_value.map_or_else(|| NONE.to_owned(), p_words)) }
+                            td { (c.p().map_or_else(|| NONE.to_owned(), p_words)) }
                             td.l { (c.verdict.words()) }
                             td { (c.difference_us_per_op.as_ref().and_then(|d| d.total).map_or_else(|| NONE.to_owned(), text::signed_micros)) }
                             td.l { (c.because.iter().take(4).map(|b| plain(b, 200)).collect::<Vec<_>>().join("; ")) }

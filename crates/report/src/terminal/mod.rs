@@ -171,7 +171,7 @@ pub(crate) fn comparison_numbers(c: &Comparison) -> String {
     if let (Some(low), Some(high)) = (c.low, c.high) {
         numbers.push(format!("{}–{}", text::ratio(low), text::ratio(high)));
     }
-    if let Some(p) = c.p_value {
+    if let Some(p) = c.p() {
         numbers.push(p_words(p));
     }
     numbers.join(", ")

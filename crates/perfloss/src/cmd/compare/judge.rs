@@ -1,5 +1,7 @@
 //! Which points may be compared, and what their rounds say. Pure.
 
+mod between;
+
 use report::select::Selection;
 use result::{
     COMPARISON_SCHEMA, Comparison, ComparisonReport, MadeBy, Noise, Point, PointRef, Refusal, ResultRef,
@@ -7,6 +9,7 @@ use result::{
 };
 
 use crate::points;
+use between::Between;
 
 /// The level at which a difference counts.
 const LEVEL: f64 = 0.05;
@@ -32,14 +35,15 @@ pub struct Rules<'a> {
     pub anyway: bool,
     /// Further runs of the base.
     pub more_base: &'a [RunResult],
+    /// Further runs of the new side.
+    pub more_new: &'a [RunResult],
 }
 
-/// Difference between two separate runs up to which one run a side cannot say anything: machines drift that much.
+/// Difference between two separate runs that is never called one with one run a side: machines drift that much.
 const DRIFT: f64 = 0.05;
 
-/// Two-sided 95 % quantiles of Student's t for 1, 2, … degrees of freedom; for more the last is close enough.
-const STUDENT: [f64; 12] =
-    [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179];
+/// Difference of the shares of the CPUs that others used on the two sides, above which nothing can be said.
+const UNEQUAL_LOAD: f64 = 0.10;
 
 /// Compares the points that both sides have.
 pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules<'_>) -> ComparisonReport {
@@ -66,8 +70,9 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules<'_>) -> Comparison
     let other_workload = base.selection.workload != new.selection.workload;
     let other_target = base.selection.target != new.selection.target;
     let mut used = vec![false; new.result.points.len()];
-    let (mut fewest, mut disturbed) = (Vec::new(), Vec::new());
-    let mut rates: Vec<Vec<f64>> = Vec::new();
+    let mut known: Vec<Known> = Vec::new();
+    // The rounds of one run are interleaved: what drifts hits both sides.
+    let one_run = base.result.started == new.result.started && base.result.seed == new.result.seed;
     for a in base.selection.of(base.result) {
         let partner = new.result.points.iter().enumerate().find(|(i, b)| {
             !used[*i]
@@ -83,12 +88,16 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules<'_>) -> Comparison
         };
         used[i] = true;
         match pair(base.result, new.result, a, b, rules) {
-            Ok((comparison, note)) => {
+            Ok((mut comparison, note)) => {
                 report.notes.extend(note);
+                let (between, runs) = if one_run {
+                    (None, [1, 1])
+                } else {
+                    between(&mut comparison, (base.result, a), (new.result, b), rules)
+                };
+                let disturbed = [disturbance(a), disturbance(b)];
+                known.push(Known { fewest: smallest_p(a, b), between, runs, disturbed });
                 report.comparisons.push(comparison);
-                fewest.push(smallest_p(a, b));
-                rates.push(base_rates(a, rules.more_base));
-                disturbed.push(disturbance(a).max(disturbance(b)));
             }
             Err(why) => report.refused.push(Refusal { point: Some(point_ref(b)), why }),
         }
@@ -98,20 +107,16 @@ pub fn compare(base: &Side<'_>, new: &Side<'_>, rules: &Rules<'_>) -> Comparison
             report.notes.push(format!("only in new: {}", name(b)));
         }
     }
-    correct(&mut report.comparisons, &fewest);
-    // The rounds of one run are interleaved: what drifts hits both sides.
-    let one_run = base.result.started == new.result.started && base.result.seed == new.result.seed;
-    for ((c, share), rates) in report.comparisons.iter_mut().zip(disturbed).zip(&rates) {
+    correct(&mut report.comparisons, &known);
+    for (c, known) in report.comparisons.iter_mut().zip(&known) {
         quiet(c, report.noise.as_ref());
-        undisturbed(c, share);
-        if !one_run {
-            undrifted(c, rates);
-        }
+        undisturbed(c, known.disturbed);
+        undrifted(c, known);
     }
-    if !one_run && rules.more_base.is_empty() && !report.comparisons.is_empty() {
+    if known.iter().any(|k| k.between.is_some() && k.runs == [1, 1]) {
         report.notes.push(
-            "one run of the base: how much two runs of the same differ here is not known \
-             (name more of them with --also-base)"
+            "one run a side: that two runs of the same differ no more than two rounds of a run is assumed, not known \
+             (name more runs with --also-base and --also-new)"
                 .to_owned(),
         );
     }
@@ -255,37 +260,69 @@ fn root_changes(a: &Point, b: &Point) -> Vec<RootChange> {
     changes
 }
 
+/// What is known of a pair beside its comparison.
+struct Known {
+    /// Smallest p that the rounds can give.
+    fewest: f64,
+    /// What two runs of the same differ by; none within one run, whose rounds are interleaved: what drifts hits both sides.
+    between: Option<Between>,
+    /// Runs of the base and of the new side.
+    runs: [usize; 2],
+    /// Share of the CPUs that others used, on either side.
+    disturbed: [f64; 2],
+}
+
+impl Known {
+    /// Why a difference is none, where the rounds alone would make it one.
+    fn why_none(&self, b: &Between, level: f64) -> String {
+        let reach = 100.0 * b.reach(level).exp_m1();
+        match self.runs {
+            [1, 1] => format!(
+                "not more than two runs of the same may differ by (here {reach:.0} %, by their rounds): more runs tell more \
+                 (--also-base, --also-new)"
+            ),
+            [base, new] => {
+                format!(
+                    "not more than runs of the same differ by (here {reach:.0} %, by {base} and {new} runs)"
+                )
+            }
+        }
+    }
+}
+
 /// Many points compared together find a "significant" difference by chance more often than one: Holm's correction keeps
-/// the chance of any false one at the level. `fewest` holds the smallest p that the rounds of each pair can give.
-fn correct(comparisons: &mut [Comparison], fewest: &[f64]) {
-    let mut order: Vec<usize> = (0..comparisons.len())
-        .filter(|i| comparisons[*i].verdict != Verdict::CannotSay && comparisons[*i].p_value.is_some())
+/// the chance of any false one at the level.
+fn correct(comparisons: &mut [Comparison], known: &[Known]) {
+    let mut order: Vec<(usize, f64)> = comparisons
+        .iter()
+        .enumerate()
+        .filter(|(_, c)| c.verdict != Verdict::CannotSay)
+        .filter_map(|(i, c)| Some((i, c.p()?)))
         .collect();
-    let p = |c: &Comparison| c.p_value.unwrap_or(1.0);
-    order.sort_by(|i, j| p(&comparisons[*i]).total_cmp(&p(&comparisons[*j])));
+    order.sort_by(|(_, p), (_, q)| p.total_cmp(q));
     let count = order.len();
     let mut least = 0.0f64;
-    for (rank, i) in order.into_iter().enumerate() {
-        let c = &mut comparisons[i];
-        least = least.max((p(c) * (count - rank) as f64).min(1.0));
+    for (rank, (i, p)) in order.into_iter().enumerate() {
+        let (c, known) = (&mut comparisons[i], &known[i]);
+        let times = (count - rank) as f64;
+        least = least.max((p * times).min(1.0));
         c.p_adjusted = Some(least);
         if !c.verdict.is_significant() || least <= LEVEL {
             continue;
         }
-        if fewest.get(i).is_some_and(|p| p * count as f64 > LEVEL) {
+        if known.runs == [1, 1] && known.fewest * count as f64 > LEVEL {
             // not even the clearest difference could pass
             c.verdict = Verdict::CannotSay;
             c.because.push(format!(
                 "too few rounds for {count} points compared together: more of them (--rounds 8), or choose points (--target, -t)"
             ));
-        } else {
-            c.verdict = Verdict::NoDifference;
-            c.because.push(format!(
-                "p = {:.3} alone, but {:.3} corrected for {count} points compared together",
-                p(c),
-                least
-            ));
+            continue;
         }
+        c.verdict = Verdict::NoDifference;
+        c.because.push(match &known.between {
+            Some(b) if b.p() * times > LEVEL => known.why_none(b, LEVEL / times),
+            _ => format!("p = {p:.3} alone, but {least:.3} corrected for {count} points compared together"),
+        });
     }
 }
 
@@ -312,59 +349,101 @@ fn disturbance(point: &Point) -> f64 {
     shares.get(shares.len() / 2).map_or(0.0, |share| share.clamp(0.0, 1.0))
 }
 
-/// The rate of a point in all runs of the base.
-fn base_rates(a: &Point, more: &[RunResult]) -> Vec<f64> {
+/// The rate of a point in all runs of a side, with the start of each, in their order.
+fn rates<'a>(run: &'a RunResult, point: &Point, more: &'a [RunResult]) -> Vec<(&'a str, f64)> {
     let same = |p: &&Point| {
-        p.workload == a.workload && p.target == a.target && p.mode == a.mode && p.tasks == a.tasks
+        p.workload == point.workload
+            && p.target == point.target
+            && p.mode == point.mode
+            && p.tasks == point.tasks
     };
-    let others = more.iter().filter_map(|r| r.points.iter().find(same)).filter_map(Point::rate);
-    a.rate().into_iter().chain(others).filter(|r| *r > 0.0).collect()
+    let others = more.iter().filter_map(|r| Some((r.started.as_str(), r.points.iter().find(same)?.rate()?)));
+    let mut all: Vec<(&str, f64)> =
+        point.rate().map(|rate| (run.started.as_str(), rate)).into_iter().chain(others).collect();
+    all.sort_by_key(|(started, _)| *started);
+    all
 }
 
-/// Between two runs a machine drifts as a whole, which rounds of one run cannot show. Runs of the base can: a difference counts when the
-/// new rate lies outside the 95 % prediction interval of one more run of the base (of the logarithms, so that factors count).
-fn undrifted(c: &mut Comparison, base: &[f64]) {
-    let (Some(ratio), Some(new)) = (c.ratio, c.b_ops_per_s.filter(|r| *r > 0.0)) else { return };
-    if !c.verdict.is_significant() {
-        return;
-    }
-    let n = base.len() as f64;
-    if base.len() < 2 {
-        if (ratio - 1.0).abs() <= DRIFT {
-            c.verdict = Verdict::CannotSay;
-            c.because.push(
-                "one run a side cannot tell so small a difference from a drift of the machine (--also-base)"
-                    .to_owned(),
-            );
+/// Whether the runs of both sides were made in turn: by their start each is next to the one of the other side in its place.
+fn in_turn(base: &[(&str, f64)], new: &[(&str, f64)]) -> bool {
+    let pairs = || base.iter().zip(new).map(|((a, _), (b, _))| (a.min(b), a.max(b)));
+    base.len() == new.len()
+        && pairs().all(|(first, second)| first < second)
+        && pairs().zip(pairs().skip(1)).all(|((_, last), (next, _))| last < next)
+}
+
+/// Puts what the runs of both sides say into a comparison of one run each: rates over all of them, and an interval that
+/// has room for what runs of the same differ by.
+fn between(
+    c: &mut Comparison,
+    (base, a): (&RunResult, &Point),
+    (new, b): (&RunResult, &Point),
+    rules: &Rules<'_>,
+) -> (Option<Between>, [usize; 2]) {
+    let (base, new) = (rates(base, a, rules.more_base), rates(new, b, rules.more_new));
+    let runs = [base.len(), new.len()];
+    let turns = in_turn(&base, &new);
+    let [base, new] = [base, new].map(|side| side.into_iter().map(|(_, rate)| rate).collect::<Vec<f64>>());
+    let between = if runs == [1, 1] {
+        let rounds = |p: &Point| p.ops_per_s.as_ref().map(|e| e.rounds.clone()).unwrap_or_default();
+        Between::of_rounds(&rounds(a), &rounds(b))
+    } else {
+        let pairs = turns.then(|| Between::of_pairs(&base, &new)).flatten();
+        pairs.or_else(|| Between::of_runs(&base, &new))
+    };
+    if let Some(found) = &between {
+        let reach = found.reach(LEVEL);
+        let (low, high) = ((found.difference - reach).exp(), (found.difference + reach).exp());
+        c.p_between = Some(found.p());
+        if runs == [1, 1] {
+            c.low = c.low.map(|l| l.min(low));
+            c.high = c.high.map(|h| h.max(high));
+        } else {
+            let mean = |rates: &[f64]| (rates.iter().map(|r| r.ln()).sum::<f64>() / rates.len() as f64).exp();
+            (c.a_ops_per_s, c.b_ops_per_s) = (Some(mean(&base)), Some(mean(&new)));
+            (c.ratio, c.low, c.high) = (Some(found.difference.exp()), Some(low), Some(high));
+            c.p_value = None;
+            c.verdict = if found.difference < 0.0 { Verdict::Slower } else { Verdict::Faster };
         }
-        return;
+        c.high = c.high.filter(|h| h.is_finite());
     }
-    let logs: Vec<f64> = base.iter().map(|r| r.ln()).collect();
-    let mean = logs.iter().sum::<f64>() / n;
-    let deviation = (logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-    let quantile = STUDENT[(base.len() - 2).min(STUDENT.len() - 1)];
-    let reach = quantile * deviation * (1.0 + 1.0 / n).sqrt();
-    if (new.ln() - mean).abs() <= reach {
+    (between, runs)
+}
+
+/// What a machine drifts by between two runs cannot be known from one run a side: a smaller difference is not called one.
+fn undrifted(c: &mut Comparison, known: &Known) {
+    let Some(ratio) = c.ratio.filter(|_| known.between.is_some() && known.runs == [1, 1]) else { return };
+    if c.verdict.is_significant() && (ratio - 1.0).abs() <= DRIFT {
         c.verdict = Verdict::NoDifference;
-        let (low, high) =
-            (100.0 * ((mean - reach).exp() / base[0]), 100.0 * ((mean + reach).exp() / base[0]));
         c.because.push(format!(
-            "{} runs of the base predict {low:.0} to {high:.0} % of its rate for one more run of the same",
-            base.len()
+            "not more than the {:.0} % that machines may drift by between two runs: more runs tell more (--also-base, --also-new)",
+            100.0 * DRIFT
         ));
     }
 }
 
-/// Where others took a share of the CPUs, a difference that this share alone can make says nothing.
-fn undisturbed(c: &mut Comparison, share: f64) {
-    let Some(ratio) = c.ratio else { return };
-    if c.verdict.is_significant() && ratio >= 1.0 - share && ratio * (1.0 - share) <= 1.0 {
-        c.verdict = Verdict::CannotSay;
-        c.because.push(format!(
+/// Where others took much more of the CPUs on one side, nothing can be said: what waits for a lock can lose any amount to a preempted
+/// holder. Where they took a share of them on both, a difference that this share alone can make says nothing.
+fn undisturbed(c: &mut Comparison, [a, b]: [f64; 2]) {
+    let share = a.max(b);
+    let can_make =
+        |ratio: f64| c.verdict.is_significant() && ratio >= 1.0 - share && ratio * (1.0 - share) <= 1.0;
+    let because = if (a - b).abs() > UNEQUAL_LOAD {
+        format!(
+            "other processes and the hypervisor used {:.0} % of the CPUs in one run and {:.0} % in the other: measure again on a quiet machine",
+            100.0 * a,
+            100.0 * b
+        )
+    } else if c.ratio.is_some_and(can_make) {
+        format!(
             "other processes and the hypervisor used {:.0} % of the CPUs meanwhile, which alone can make such a difference",
             share * 100.0
-        ));
-    }
+        )
+    } else {
+        return;
+    };
+    c.verdict = Verdict::CannotSay;
+    c.because = vec![because];
 }
 
 /// A difference that is not larger than what the same differs from itself is none.
