@@ -56,10 +56,10 @@ fn few_slow_operations_give_fractional_rates() {
         let operations = |round: &Value| -> Vec<f64> {
             let window = round["window_s"].as_f64().unwrap();
             let rates = round["per_task_ops_per_s"].as_array().unwrap();
+            rates.iter().for_each(|r| is_about(r.as_f64().unwrap(), 1.0 / 0.11));
             rates.iter().map(|r| r.as_f64().unwrap() * window).collect()
         };
         let all: Vec<f64> = rounds.iter().flat_map(operations).collect();
-        assert!(all.iter().all(|&n| n > 4.0 && n < 1.2 / 0.11), "{all:?}");
         assert!(all.iter().any(|n| (n - n.round()).abs() > 0.02), "whole operations only: {all:?}");
     }
 }
