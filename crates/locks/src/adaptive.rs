@@ -42,13 +42,9 @@
 //! was awake and leaves with or without a permit looks at the state that it left, and wakes the first sleeper if a permit is
 //! free and nobody is awake any more. `QUEUED`, `WOKEN`, and the list itself change with the list locked.
 
-use core::time::Duration;
-
-use crate::counting::Counting;
+use crate::counting::{Counting, acquire_by_taking_or_waiting};
 use crate::spin::{ROUNDS, SpinBudget, spinners_allowed};
-use crate::sys::{
-    AtomicU64, Deadline, Ordering, const_constructor, cpu_plus_one, deadline_after, has_passed, now_ns,
-};
+use crate::sys::{AtomicU64, Deadline, Ordering, const_constructor, cpu_plus_one, has_passed, now_ns};
 use crate::wait_list::{LockedList, WaitList, Waiter};
 
 /// Somebody is on the list of sleepers. Changes with the list locked only.
@@ -394,22 +390,7 @@ impl AdaptiveSemaphore {
 }
 
 impl Counting for AdaptiveSemaphore {
-    #[inline]
-    fn acquire(&self) {
-        if !self.take_if_free() {
-            self.wait(None);
-        }
-    }
-
-    #[inline]
-    fn try_acquire(&self) -> bool {
-        self.take_if_free()
-    }
-
-    #[inline]
-    fn acquire_timeout(&self, timeout: Duration) -> bool {
-        self.take_if_free() || self.wait(deadline_after(timeout))
-    }
+    acquire_by_taking_or_waiting!();
 
     #[inline]
     fn release(&self) {

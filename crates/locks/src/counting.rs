@@ -36,6 +36,29 @@ pub trait Counting {
     }
 }
 
+/// The ways to acquire of a semaphore that has `take_if_free()` and `wait(deadline)`.
+macro_rules! acquire_by_taking_or_waiting {
+    () => {
+        #[inline]
+        fn acquire(&self) {
+            if !self.take_if_free() {
+                self.wait(None);
+            }
+        }
+
+        #[inline]
+        fn try_acquire(&self) -> bool {
+            self.take_if_free()
+        }
+
+        #[inline]
+        fn acquire_timeout(&self, timeout: core::time::Duration) -> bool {
+            self.take_if_free() || self.wait(crate::sys::deadline_after(timeout))
+        }
+    };
+}
+pub(crate) use acquire_by_taking_or_waiting;
+
 /// A permit that is released when this is dropped, by whichever thread drops it.
 #[must_use = "the permit is released at once if the guard is not kept"]
 pub struct Permit<'a, S: Counting + ?Sized>(&'a S);

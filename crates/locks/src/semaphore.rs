@@ -31,10 +31,8 @@
 //! value without the mark*, so that the waiter, who sets the mark by a compare-and-exchange from count 0, sees the new count
 //! instead. No wake-up can be lost between the two: they are ordered by the modification order of one word.
 
-use core::time::Duration;
-
-use crate::counting::Counting;
-use crate::sys::{AtomicU32, Deadline, Ordering, const_constructor, deadline_after};
+use crate::counting::{Counting, acquire_by_taking_or_waiting};
+use crate::sys::{AtomicU32, Deadline, Ordering, const_constructor};
 use crate::wait_list::{WaitList, Waiter};
 
 /// Somebody is on the list. The count is 0 then.
@@ -137,22 +135,7 @@ impl Semaphore {
 }
 
 impl Counting for Semaphore {
-    #[inline]
-    fn acquire(&self) {
-        if !self.take_if_free() {
-            self.wait(None);
-        }
-    }
-
-    #[inline]
-    fn try_acquire(&self) -> bool {
-        self.take_if_free()
-    }
-
-    #[inline]
-    fn acquire_timeout(&self, timeout: Duration) -> bool {
-        self.take_if_free() || self.wait(deadline_after(timeout))
-    }
+    acquire_by_taking_or_waiting!();
 
     #[inline]
     fn release(&self) {
