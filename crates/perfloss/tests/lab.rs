@@ -69,3 +69,40 @@ fn wrong_values_are_usage_errors_with_the_way_out() {
         assert!(text.contains(says), "{arguments:?}: {text}");
     }
 }
+
+#[test]
+fn the_times_of_a_captured_run_of_xfs_are_raced() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("xfs");
+    let folder = folder.to_str().unwrap();
+    Command::cargo_bin("perfloss")
+        .unwrap()
+        .args("run create_unlink -t 2 --on xfs -s 0.5 --rounds 2 --quiet --output".split(' '))
+        .arg(folder)
+        .assert()
+        .code(0);
+    let out =
+        lab(&["semaphore", "--from", folder, "-t", "2", "-s", "0.02", "--rounds", "1", "--json"]).code(0);
+    let told = String::from_utf8(out.get_output().stderr.clone()).unwrap();
+    assert!(
+        told.contains("create_unlink on xfs, 2 tasks: the tasks held xfs_buf.b_sema AGI of AG"),
+        "{told}"
+    );
+    let printed: serde_json::Value = serde_json::from_slice(&out.get_output().stdout).unwrap();
+    let workload = printed["result"]["points"][0]["workload"].as_str().unwrap();
+    let hold = workload.split("hold ").nth(1).unwrap().split(' ').next().unwrap();
+    // a transaction under the lock takes microseconds, not milliseconds
+    assert!((0.1..500.0).contains(&hold.parse::<f64>().unwrap()), "{workload}");
+}
+
+#[test]
+fn a_result_without_holds_is_refused_in_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("lab");
+    let folder = folder.to_str().unwrap();
+    lab(&["rwsem", "-t", "1", "-s", "0.02", "--rounds", "1", "--quiet", "--output", folder]).code(0);
+    let out = lab(&["--from", folder]).code(2);
+    let told = String::from_utf8(out.get_output().stderr.clone()).unwrap();
+    assert!(told.contains("give the result of a run on xfs"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}

@@ -3,6 +3,9 @@
 //! The points, their rounds, the statistics and the table are those of `run`: a policy stands where `run` has a target. What a lock alone can
 //! tell (waits, hand-offs, bypasses) comes in a second table.
 
+mod contender;
+mod times;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,10 +22,11 @@ use harness::order::interleave;
 use harness::plan::{Done, TAINT_SHARE, Taint};
 use harness::readings::{CpuTimes, Reading, interrupts_apart};
 use harness::stats;
-use locks::pattern::{self, AnyLock, Counts, Edge, Lock, Pattern, Policy};
+use locks::pattern::{self, Counts, Edge, Pattern};
 use result::{Folder, MadeBy, Mode, Options, Point, RunResult};
 use serde::Serialize;
 
+use self::contender::Contender;
 use crate::exit::{Failure, Status};
 use crate::{machine, points, terminal};
 
@@ -42,21 +46,24 @@ pub struct Args {
     /// Into how many directories, each in a group of its own, the tasks are spread
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_value = "1")]
     split: Vec<u32>,
-    /// Threads that take the group's lock alone
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    workers: u32,
+    /// Threads that take the group's lock alone [default: 1]
+    #[arg(long, value_name = "N")]
+    workers: Option<u32>,
     /// No directories and no workers: the tasks take one lock, hold it, and think
     #[arg(long)]
     plain: bool,
-    /// How long the group's lock is held, us of work
-    #[arg(long, value_name = "US", default_value_t = 1.0)]
-    hold: f64,
-    /// What a task does without a lock, us of work
-    #[arg(long, value_name = "US", default_value_t = 1.0)]
-    think: f64,
-    /// What a task does with the directory's lock alone, us of work
-    #[arg(long, value_name = "US", default_value_t = 2.0)]
-    directory: f64,
+    /// Take all times that are not given from this result: from how long a captured round saw XFS's group held
+    #[arg(long, value_name = "RESULT")]
+    from: Option<PathBuf>,
+    /// How long the group's lock is held, us of work [default: 1]
+    #[arg(long, value_name = "US")]
+    hold: Option<f64>,
+    /// What a task does without a lock, us of work [default: 1]
+    #[arg(long, value_name = "US")]
+    think: Option<f64>,
+    /// What a task does with the directory's lock alone, us of work [default: 2]
+    #[arg(long, value_name = "US")]
+    directory: Option<f64>,
     /// As --hold, for the workers [default: as --hold]
     #[arg(long, value_name = "US")]
     worker_hold: Option<f64>,
@@ -92,61 +99,9 @@ Examples:
   perfloss lab semaphore,adaptive -t 2,8,64 --plain     plain contention for one lock
   perfloss lab -t 8 --split 1,2,8                       would own directories help?
   perfloss lab --hold 1000 --think 1                    does spinning lose when holds are long?
+  perfloss lab --from perfloss-results/xfs -t 2,24      the times that a captured run of XFS had
 
 Exit status: 0 done, 2 bad usage, 3 a race failed, 130 interrupted.";
-
-/// A policy as named on the command line.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Contender {
-    Ours(Policy),
-    ParkingLot,
-}
-
-impl Contender {
-    fn all() -> Vec<Contender> {
-        Policy::ALL.into_iter().map(Contender::Ours).chain([Contender::ParkingLot]).collect()
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Contender::Ours(policy) => policy.name(),
-            Contender::ParkingLot => "parking_lot",
-        }
-    }
-
-    fn parse(text: &str) -> Result<Contender, Failure> {
-        let all = Contender::all();
-        all.iter().find(|c| c.name() == text.trim()).copied().ok_or_else(|| {
-            let names: Vec<_> = all.iter().map(|c| c.name()).collect();
-            Failure::usage(format!("no policy {text:?}: there are {}", names.join(", ")))
-        })
-    }
-
-    fn lock(self) -> Raced {
-        match self {
-            Contender::Ours(policy) => Raced::Ours(policy.lock()),
-            Contender::ParkingLot => Raced::ParkingLot(parking_lot::Mutex::new(())),
-        }
-    }
-}
-
-enum Raced {
-    Ours(AnyLock),
-    ParkingLot(parking_lot::Mutex<()>),
-}
-
-impl Lock for Raced {
-    #[inline]
-    fn hold<R>(&self, inside: impl FnOnce() -> R) -> R {
-        match self {
-            Raced::Ours(lock) => lock.hold(inside),
-            Raced::ParkingLot(lock) => {
-                let _guard = lock.lock();
-                inside()
-            }
-        }
-    }
-}
 
 /// One point of the race.
 struct Spec {
@@ -188,12 +143,13 @@ struct LockLine {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Status, Failure> {
-    let specs = check(args)?;
+    let unit = unit(args)?;
+    let specs = check(args, &unit)?;
     let directory = Contender::parse(&args.directory_policy)?;
     let cpus = Cpus::allowed().context("cannot read the allowed CPUs")?;
     let folder = args.output.as_ref().map(|path| Folder::create(path).map_err(not_written)).transpose()?;
     let seed = args.seed.unwrap_or_else(super::run::seed_from_clock);
-    let mut result = first_result(args, &specs, &cpus, seed);
+    let mut result = first_result(args, &unit, &specs, &cpus, seed);
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupted))
@@ -254,26 +210,60 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     Ok(if result.interrupted { Status::Interrupted } else { Status::Done })
 }
 
+/// Microseconds as they are given on the command line.
+fn micros(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
 fn not_written(error: result::WriteError) -> Failure {
     Failure::new(Status::NotAllowed, error)
 }
 
-fn check(args: &Args) -> Result<Vec<Spec>, Failure> {
-    let contenders = match args.policies.as_slice() {
-        [] => Contender::all(),
-        given => given.iter().map(|text| Contender::parse(text)).collect::<Result<Vec<_>, _>>()?,
-    };
+/// The pattern for one task in one directory, from what was given and what a result says.
+fn unit(args: &Args) -> Result<Pattern, Failure> {
     let ns = |flag: &str, us: f64| match us {
         us if (0.0..=1e6).contains(&us) => Ok((us * 1000.0).round() as u64),
         us => Err(Failure::usage(format!("{flag} {us}: give microseconds from 0 to 1000000"))),
     };
+    let given = |flag: &str, us: Option<f64>| us.map(|us| ns(flag, us)).transpose();
+    let seen = match &args.from {
+        Some(folder) => Some(times::of_result(folder).map_err(Failure::usage)?),
+        None => None,
+    };
+    if let Some((point, seen)) = &seen
+        && !args.quiet
+    {
+        eprintln!("{}", seen.told(point));
+    }
+    let seen = seen.map(|(_, seen)| seen);
+    let seen = seen.as_ref();
+    let hold = given("--hold", args.hold)?.or(seen.map(|t| t.hold_ns)).unwrap_or(1000);
+    let think = given("--think", args.think)?.or(seen.map(|t| t.think_ns)).unwrap_or(1000);
+    Ok(Pattern {
+        tasks: 1,
+        workers: args.workers.or(seen.map(|t| t.workers)).unwrap_or(1),
+        directories: 1,
+        groups: 1,
+        think_ns: think,
+        directory_ns: given("--directory", args.directory)?.or(seen.map(|t| t.directory_ns)).unwrap_or(2000),
+        hold_ns: hold,
+        worker_think_ns: given("--worker-think", args.worker_think)?
+            .or(seen.map(|t| t.worker_think_ns))
+            .unwrap_or(think),
+        worker_hold_ns: given("--worker-hold", args.worker_hold)?
+            .or(seen.map(|t| t.worker_hold_ns))
+            .unwrap_or(hold),
+    })
+}
+
+fn check(args: &Args, unit: &Pattern) -> Result<Vec<Spec>, Failure> {
+    let contenders = match args.policies.as_slice() {
+        [] => Contender::all(),
+        given => given.iter().map(|text| Contender::parse(text)).collect::<Result<Vec<_>, _>>()?,
+    };
     if !(0.01..=3600.0).contains(&args.seconds) {
         return Err(Failure::usage(format!("--seconds {}: give seconds from 0.01 to 3600", args.seconds)));
     }
-    let (hold, think) = (ns("--hold", args.hold)?, ns("--think", args.think)?);
-    let worker_hold = args.worker_hold.map_or(Ok(hold), |us| ns("--worker-hold", us))?;
-    let worker_think = args.worker_think.map_or(Ok(think), |us| ns("--worker-think", us))?;
-    let directory = ns("--directory", args.directory)?;
     let cpus = Cpus::allowed().context("cannot read the allowed CPUs")?.count() as u32;
     let mut counts = if args.tasks.is_empty() { vec![1, cpus, 4 * cpus] } else { args.tasks.clone() };
     counts.sort_unstable();
@@ -281,7 +271,7 @@ fn check(args: &Args) -> Result<Vec<Spec>, Failure> {
     let mut splits = args.split.clone();
     splits.sort_unstable();
     splits.dedup();
-    for &n in counts.iter().chain(&splits).chain([&(args.workers.max(1))]) {
+    for &n in counts.iter().chain(&splits).chain([&(unit.workers.max(1))]) {
         if !(1..=MOST_THREADS).contains(&n) {
             return Err(Failure::usage(format!(
                 "{n}: give task, split and worker counts from 1 to {MOST_THREADS}"
@@ -293,26 +283,17 @@ fn check(args: &Args) -> Result<Vec<Spec>, Failure> {
         for &contender in &contenders {
             for &tasks in &counts {
                 let (pattern, name) = if args.plain {
-                    (Pattern::plain(tasks, hold, think), "one lock".to_owned())
+                    (Pattern::plain(tasks, unit.hold_ns, unit.think_ns), "one lock".to_owned())
                 } else {
-                    let pattern = Pattern {
-                        tasks,
-                        workers: args.workers,
-                        directories: split,
-                        groups: split,
-                        think_ns: think,
-                        directory_ns: directory,
-                        hold_ns: hold,
-                        worker_think_ns: worker_think,
-                        worker_hold_ns: worker_hold,
-                    };
+                    let pattern = Pattern { tasks, directories: split, groups: split, ..unit.clone() };
                     let name = match split {
                         1 => "one directory and its group".to_owned(),
                         n => format!("{n} directories, a group each"),
                     };
                     (pattern, name)
                 };
-                let workload = format!("{name}, hold {} us, think {} us", args.hold, args.think);
+                let workload =
+                    format!("{name}, hold {} us, think {} us", micros(unit.hold_ns), micros(unit.think_ns));
                 specs.push(Spec { contender, pattern, workload, tasks });
             }
         }
@@ -320,7 +301,7 @@ fn check(args: &Args) -> Result<Vec<Spec>, Failure> {
     Ok(specs)
 }
 
-fn first_result(args: &Args, specs: &[Spec], cpus: &Cpus, seed: u64) -> RunResult {
+fn first_result(args: &Args, unit: &Pattern, specs: &[Spec], cpus: &Cpus, seed: u64) -> RunResult {
     let mut result = RunResult::new(MadeBy::Run, seed);
     result.perfloss_version = env!("CARGO_PKG_VERSION").to_owned();
     result.started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -337,9 +318,11 @@ fn first_result(args: &Args, specs: &[Spec], cpus: &Cpus, seed: u64) -> RunResul
         pinned: false,
         capture: false,
         other: BTreeMap::from([
-            ("directory".to_owned(), format!("{} us", args.directory)),
+            ("directory".to_owned(), format!("{} us", micros(unit.directory_ns))),
             ("directory policy".to_owned(), args.directory_policy.clone()),
-            ("workers".to_owned(), if args.plain { "0".to_owned() } else { args.workers.to_string() }),
+            ("workers".to_owned(), if args.plain { "0".to_owned() } else { unit.workers.to_string() }),
+            ("worker hold".to_owned(), format!("{} us", micros(unit.worker_hold_ns))),
+            ("worker think".to_owned(), format!("{} us", micros(unit.worker_think_ns))),
         ]),
     };
     for spec in specs {
