@@ -8,7 +8,7 @@ mod times;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -198,15 +198,21 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         line.uncontended.push(pattern::uncontended_ns(&spec.contender.lock()));
         line.rounds.push(counts);
         result.elapsed_s = begun.elapsed().as_secs_f64();
+        if let Some(folder) = &folder {
+            folder.update(&result).map_err(not_written)?;
+        }
         bar.inc(1);
     }
     bar.finish_and_clear();
     result.complete = !result.interrupted;
     summarize(&mut lines, seed);
     if let Some(folder) = &folder {
-        folder.update(&result).map_err(not_written)?;
+        folder
+            .update(&result)
+            .and_then(|()| folder.write("report.html", report::html::page(&result).as_bytes()))
+            .map_err(not_written)?;
     }
-    print(args, &result, &lines)?;
+    print(args, &result, &lines, folder.as_ref().map(Folder::path))?;
     Ok(if result.interrupted { Status::Interrupted } else { Status::Done })
 }
 
@@ -457,7 +463,7 @@ struct Printed<'a> {
     locks: &'a [LockLine],
 }
 
-fn print(args: &Args, result: &RunResult, lines: &[LockLine]) -> Result<(), Failure> {
+fn print(args: &Args, result: &RunResult, lines: &[LockLine], folder: Option<&Path>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let printed = if args.json {
         serde_json::to_string_pretty(&Printed { result, locks: lines })
@@ -465,7 +471,12 @@ fn print(args: &Args, result: &RunResult, lines: &[LockLine]) -> Result<(), Fail
             .and_then(|text| writeln!(out, "{text}"))
     } else {
         let text = report::terminal::render(result, terminal::width(), terminal::color());
-        out.write_all(text.as_bytes()).and_then(|()| out.write_all(table(lines).as_bytes()))
+        out.write_all(text.as_bytes()).and_then(|()| out.write_all(table(lines).as_bytes())).and_then(|()| {
+            match folder {
+                Some(folder) => writeln!(out, " {}", folder.join("report.html").display()),
+                None => Ok(()),
+            }
+        })
     };
     printed.and_then(|()| out.flush()).context("cannot print the result").map_err(Failure::from)
 }
