@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Loads for the race of tracers: `loads pipes|create_unlink|cc SECONDS TASKS DIR` prints operations per second of all tasks,
+ * Loads for the race of tracers: `loads pipes|create_unlink|fsync|cc SECONDS TASKS DIR` prints operations per second of all tasks,
  * counted from their common start to each task's last operation.
  */
 #define _GNU_SOURCE
@@ -87,6 +87,25 @@ static long create_unlink(double end, const char *dir, int task)
 	return n;
 }
 
+/* A block is written and waited for. */
+static long sync_block(double end, const char *dir, int task)
+{
+	char path[4096], block[4096] = { 1 };
+	long n = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/file.%d", dir, task);
+	fd = open(path, O_CREAT | O_RDWR, 0600);
+	if (fd < 0)
+		fail(path);
+	while (now() < end) {
+		if (pwrite(fd, block, sizeof(block), n % 64 * sizeof(block)) != sizeof(block) || fsync(fd))
+			fail(path);
+		n++;
+	}
+	return n;
+}
+
 static long cc(double end, const char *dir, int task)
 {
 	char src[4096], out[4096];
@@ -122,7 +141,7 @@ int main(int argc, char **argv)
 	double seconds, sum = 0;
 
 	if (argc != 5) {
-		fprintf(stderr, "usage: loads pipes|create_unlink|cc SECONDS TASKS DIR\n");
+		fprintf(stderr, "usage: loads pipes|create_unlink|fsync|cc SECONDS TASKS DIR\n");
 		return 2;
 	}
 	seconds = atof(argv[2]);
@@ -144,6 +163,8 @@ int main(int argc, char **argv)
 				n = pipes(begin + seconds);
 			else if (!strcmp(argv[1], "create_unlink"))
 				n = create_unlink(begin + seconds, argv[4], i);
+			else if (!strcmp(argv[1], "fsync"))
+				n = sync_block(begin + seconds, argv[4], i);
 			else
 				n = cc(begin + seconds, argv[4], i);
 			results[i].rate = n / (now() - begin);

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Races tracers under one load, interleaved: what does each leave of the throughput?
 #
-#   bench/capture/race.sh LOAD ROUNDS [SECONDS]      LOAD: pipes1 (two tasks on one CPU), pipes, create_unlink (ext4), cc, storm (xfs)
+#   bench/capture/race.sh LOAD ROUNDS [SECONDS]      LOAD: pipes1 (two tasks on one CPU), pipes, create_unlink and fsync (ext4), cc, storm (xfs)
 #
 # Builds nothing that is measured while it measures: run `cargo build --release -p capture --examples` first
 # (RECORD names the binary). Debian packages of the peers: libbpf-tools, linux-perf, bpftrace; those that are not there, or do not
@@ -29,7 +29,7 @@ case $load in
 pipes1) kind=pipes tasks=1 pin="taskset -c 0" ;;
 pipes) tasks=1 ;;
 cc) ;;
-create_unlink) fs=ext4 ;;
+create_unlink | fsync) fs=ext4 ;;
 storm) fs=xfs kind=create_unlink ;;
 *) echo "no such load: $load" >&2; exit 2 ;;
 esac

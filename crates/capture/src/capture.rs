@@ -18,7 +18,7 @@ use crate::loader::{Layouts, Loaded, Plan};
 use crate::machine;
 use crate::names::Namer;
 use crate::quota::{self, Counters};
-use crate::reader::{Batch, Entry, Reader, Rings, Store};
+use crate::reader::{Batch, Entry, OwnIds, Reader, Rings, Store};
 use crate::scope::Scope;
 use crate::sys;
 
@@ -41,6 +41,8 @@ pub struct Options {
     pub work: bool,
     /// Acquisitions and releases of XFS buffer locks that were seen contended.
     pub xfs_detail: bool,
+    /// Which device a wait for I/O was for. Takes `interrupts` and `work`.
+    pub io: bool,
     /// Memory for small events and for stacks, in bytes per CPU; rounded to powers of two.
     pub event_bytes_per_cpu: usize,
     /// Memory for stacks, in bytes per CPU.
@@ -69,6 +71,7 @@ impl Default for Options {
             interrupts: true,
             work: true,
             xfs_detail: true,
+            io: true,
             event_bytes_per_cpu: share.clamp(512 << 10, 8 << 20),
             stack_bytes_per_cpu: share.clamp(512 << 10, 8 << 20),
             stack_shift: 17,
@@ -202,7 +205,7 @@ impl Capture {
         let end = Arc::new(Mutex::new(End::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let (send, receive) = sync_channel::<Batch>(QUEUE);
-        let reader = Reader::new(Rings::of(&loaded), PATIENCE_NS);
+        let reader = Reader::new(Rings::of(&loaded), PATIENCE_NS, OwnIds::new(&seeds));
         let thread_error = |e| Error::io("starting the reader of the events", e);
         let drain = thread::Builder::new()
             .name("perfloss-drain".into())
@@ -219,7 +222,11 @@ impl Capture {
             .name("perfloss-trace".into())
             .spawn({
                 let end = end.clone();
-                let (scope, hz) = (options.scope.clone(), options.sample_hz);
+                let hz = options.sample_hz;
+                let scope = match &options.scope {
+                    Scope::Processes(ids) => Scope::Processes(machine::kernel_ids(ids, &seeds)),
+                    other => other.clone(),
+                };
                 // what symbolizes cannot move between threads: the converter is made where it works
                 move || {
                     usual_priority();
@@ -367,13 +374,13 @@ fn plan(options: &Options) -> Plan {
         events_per_cpu: power_of_two(options.event_bytes_per_cpu, size_of::<crate::layout::RawEvent>(), 128),
         bigs_per_cpu: power_of_two(options.stack_bytes_per_cpu, size_of::<crate::layout::RawBig>(), 64),
         cpus: machine::possible_cpus(),
-        wanted: Vec::new(),
         sample_hz: options.sample_hz,
         interrupts: options.interrupts,
         work: options.work,
         contention: true,
         waking: true,
         xfs_detail: options.xfs_detail,
+        io: options.io,
         names: true,
     }
 }
@@ -403,7 +410,7 @@ pub(crate) fn seeds(loaded: &Loaded) -> Result<Vec<TaskSeed>, Error> {
     let mut seeds: Vec<TaskSeed> =
         bytes.chunks_exact(size_of::<TaskSeed>()).filter_map(sys::from_bytes).collect();
     // some kernels' iterators leave out the process 1
-    if machine::in_initial_pid_namespace() {
+    if machine::pid_namespace().is_none() {
         let known: HashSet<u32> = seeds.iter().map(|s| s.tgid).collect();
         for seed in machine::tasks_beside(&known) {
             loaded.add_state(seed.tid);

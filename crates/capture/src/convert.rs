@@ -12,7 +12,7 @@ use crate::layout::{self, FsLayout, LockInfo, RawEvent, TaskSeed, big, ev, text}
 use crate::machine;
 use crate::names::{self, Namer};
 use crate::quota::{self, Counter, Counters};
-use crate::reader::{Entry, Item, Note, RawStack, Store};
+use crate::reader::{Entry, Item, Note, OwnIds, RawStack, Store};
 use crate::scope::{self, Members, Scope};
 use crate::symbols::{KernelSymbols, UserSymbols, is_tracer_frame};
 
@@ -61,6 +61,8 @@ pub struct Converter {
     groups: HashMap<u64, Option<CgroupId>>,
     /// The counters of the quotas before the window.
     pub quotas: Counters,
+    /// Block devices by number, and what their requests did.
+    devices: HashMap<(u32, u8), LockId>,
     /// Tasks that the iterator found, as long as no fork of them was seen.
     seeded: HashSet<TaskId>,
     seeds: Vec<TaskSeed>,
@@ -101,6 +103,7 @@ impl Converter {
             futexes: HashMap::new(),
             groups: HashMap::new(),
             quotas: Counters::new(),
+            devices: HashMap::new(),
             seeded: HashSet::new(),
             seeds: Vec::new(),
             from: 0,
@@ -148,12 +151,13 @@ impl Converter {
             self.quota(from, &path, counter);
         }
         let all: Vec<(u32, u32, u32)> = seeds.iter().map(|s| (s.tid, s.tgid, s.ptid)).collect();
-        self.members.seed(&all);
+        let own = OwnIds::new(seeds);
+        self.members.seed(&all, |tid| own.get(tid));
         for seed in seeds {
             if seed.tid == 0 || seed.exit_state != 0 {
                 continue;
             }
-            let task = self.define(seed);
+            let task = self.define(seed, own.get(seed.tid));
             self.seeded.insert(task);
         }
         for seed in seeds {
@@ -171,15 +175,15 @@ impl Converter {
         }
     }
 
-    fn define(&mut self, seed: &TaskSeed) -> TaskId {
+    fn define(&mut self, seed: &TaskSeed, own: Option<u32>) -> TaskId {
         let kernel = seed.flags & layout::SEED_KERNEL != 0;
         let name = self.builder.str(&text(&seed.comm));
         let cgroup = (self.cgroups && !kernel)
-            .then(|| scope::cgroup_of(seed.tid))
+            .then(|| scope::cgroup_of(own?))
             .flatten()
             .map(|path| self.builder.cgroup(&path));
         let command = (!kernel && seed.tid == seed.tgid)
-            .then(|| command_line(seed.tgid))
+            .then(|| layout::command_line(&std::fs::read(format!("/proc/{}/cmdline", own?)).ok()?))
             .flatten()
             .map(|command| self.builder.str(&command));
         self.builder.add_task(Task {
@@ -308,9 +312,10 @@ impl Converter {
         }
         self.unseeded += 1;
         let kernel = false;
-        let comm = match machine::in_initial_pid_namespace() {
-            true => std::fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default(),
-            false => String::new(),
+        // elsewhere the numbers of /proc are others
+        let comm = match machine::pid_namespace() {
+            None => std::fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default(),
+            Some(_) => String::new(),
         };
         let comm = comm.trim_end();
         let name = self.builder.str(if comm.is_empty() { "[unknown]" } else { comm });
@@ -423,6 +428,13 @@ impl Converter {
                 let cgroup = self.group(e.a);
                 self.push(e.ts, cpu, Kind::HeldBack { task, cgroup });
             }
+            ev::IO_DONE => {
+                let task = self.task(e.tid, cpu);
+                let device = self.device(e.other, e.flags);
+                let at = |age: u64| TimeNs(e.ts.saturating_sub(age << layout::AGE_SHIFT));
+                let issued = Some(e.a as u32).filter(|age| *age != 0).map(|age| at(u64::from(age)));
+                self.push(e.ts, cpu, Kind::IoDone { task, device, issued, done: at(e.a >> 32) });
+            }
             ev::LOST => {
                 // its own time is when the gap began; it is told at its end
                 self.builder.summary_mut().lost_events += u64::from(e.tid);
@@ -430,6 +442,20 @@ impl Converter {
             }
             _ => {}
         }
+    }
+
+    /// What stands for a device and a kind of requests.
+    fn device(&mut self, number: u32, does: u8) -> LockId {
+        if let Some(device) = self.devices.get(&(number, does)) {
+            return *device;
+        }
+        let class = layout::REQUESTS.get(usize::from(does)).copied().unwrap_or("requests");
+        let class = Some(self.builder.str(class));
+        let object = Some(self.builder.str(&machine::device_name(number >> 20, number & 0xf_ffff)));
+        let lock = Lock { kind: LockKind::Io, class, object, ..Lock::default() };
+        let device = self.builder.add_lock(lock);
+        self.devices.insert((number, does), device);
+        device
     }
 
     /// The lock whose wait ends. Its kind counts: a semaphore and the spinlock in it have the same address.
@@ -766,13 +792,4 @@ fn irq(flags: u8) -> IrqKind {
         1 => IrqKind::Soft,
         _ => IrqKind::Vector,
     }
-}
-
-/// The command line of a process that is there already.
-fn command_line(tgid: u32) -> Option<String> {
-    // elsewhere the numbers of /proc are others
-    if !machine::in_initial_pid_namespace() {
-        return None;
-    }
-    layout::command_line(&std::fs::read(format!("/proc/{tgid}/cmdline")).ok()?)
 }

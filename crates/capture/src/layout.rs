@@ -26,6 +26,7 @@ pub mod ev {
     pub const RELEASED: u8 = 13;
     pub const LOST: u8 = 14;
     pub const HELD_BACK: u8 = 15;
+    pub const IO_DONE: u8 = 16;
 }
 
 /// Flags of a switch.
@@ -34,6 +35,11 @@ pub const SWITCH_IOWAIT: u8 = 2;
 /// Flags of a waking.
 pub const WAKING_INTERRUPT: u8 = 1;
 pub const WAKING_CONTEXT_KNOWN: u8 = 2;
+
+/// What requests of block devices do, in the order of their numbers.
+pub const REQUESTS: [&str; 5] = ["reads", "writes", "flushes", "discards", "requests"];
+/// Ages of requests are in units of 2^6 ns.
+pub const AGE_SHIFT: u32 = 6;
 
 /// A small record.
 #[repr(C)]
@@ -188,6 +194,14 @@ pub struct CpuArea {
     pub unseen: u64,
     pub current: u32,
     pub known: u32,
+    pub contexts: u64,
+    pub io_depth: u32,
+    pub pad2: u32,
+    pub io_issued: u64,
+    pub io_done: u64,
+    pub io_dev: u32,
+    pub io_op: u32,
+    pub pad3: [u64; 3],
 }
 
 /// Offsets of members of structures that a module may define.
@@ -234,7 +248,7 @@ pub struct TaskSeed {
     pub syscall: i32,
     pub futex_op: u32,
     pub exit_state: i32,
-    pub pad: u32,
+    pub own_tid: u32,
     pub comm: [u8; COMM_LEN],
 }
 
@@ -255,12 +269,14 @@ pub struct RawOptions {
     pub switch_has_state: u8,
     pub irq_known: u8,
     pub kernel_stacks: u8,
-    pub pad: u8,
+    pub io_known: u8,
     pub base_shift: u32,
     pub stack_limit: u32,
     pub max_frames: u32,
     pub futex_nr: u32,
     pub filter: u32,
+    pub pid_ns: u32,
+    pub pad: u32,
     pub min_ns: u64,
     pub max_ns: u64,
     pub state_mask: i64,
@@ -283,12 +299,14 @@ impl Default for RawOptions {
             switch_has_state: 1,
             irq_known: 0,
             kernel_stacks: 1,
-            pad: 0,
+            io_known: 0,
             base_shift: 17,
             stack_limit: 256,
             max_frames: MAX_FRAMES as u32,
             futex_nr: libc::SYS_futex as u32,
             filter: 0,
+            pid_ns: 0,
+            pad: 0,
             min_ns: 0,
             max_ns: u64::MAX,
             state_mask: -1,

@@ -19,7 +19,7 @@ pub const REQUIRED: [&str; 5] =
     ["sched_switch", "sched_waking", "sched_process_fork", "sched_process_exec", "sched_process_exit"];
 
 /// Programs that are only loaded if their tracepoint exists, and what is lost without.
-pub const OPTIONAL: [(&str, &str, &str); 18] = [
+pub const OPTIONAL: [(&str, &str, &str); 20] = [
     ("on_contention_begin", "contention_begin", "waits for locks"),
     ("on_contention_end", "contention_end", "waits for locks"),
     ("on_rename", "task_rename", "new names of threads"),
@@ -37,8 +37,11 @@ pub const OPTIONAL: [(&str, &str, &str); 18] = [
     ("on_irq_work_exit", "irq_work_exit", "interrupts"),
     ("on_work", "workqueue_execute_start", "what kernel workers do"),
     ("on_work_end", "workqueue_execute_end", "what kernel workers do"),
+    ("on_rq_complete", "block_rq_complete", DEVICES),
+    ("on_queue_work", "workqueue_queue_work", DEVICES),
     ("on_sample", "", ""),
 ];
+const DEVICES: &str = "devices of waits for I/O";
 
 /// What the programs are to be loaded with.
 pub struct Plan {
@@ -46,14 +49,14 @@ pub struct Plan {
     pub events_per_cpu: usize,
     pub bigs_per_cpu: usize,
     pub cpus: usize,
-    /// Thread or process ids that the filter names.
-    pub wanted: Vec<u32>,
     pub sample_hz: u32,
     pub interrupts: bool,
     pub work: bool,
     pub contention: bool,
     pub waking: bool,
     pub xfs_detail: bool,
+    /// Completions of requests to block devices; takes interrupts and work.
+    pub io: bool,
     pub names: bool,
 }
 
@@ -181,6 +184,9 @@ impl Loaded {
                 .iter()
                 .all(|t| btf.has_tracepoint(t));
         plan.options.irq_known = u8::from(irq);
+        plan.options.pid_ns = crate::machine::pid_namespace().unwrap_or(0);
+        let io = plan.io && irq && plan.work && btf.has_tracepoint("block_rq_complete");
+        plan.options.io_known = u8::from(io);
         plan.options.switch_has_state =
             u8::from(btf.tracepoint_arguments("sched_switch").is_some_and(|n| n >= 4));
 
@@ -195,6 +201,7 @@ impl Loaded {
                 "on_sample" => plan.sample_hz > 0,
                 "probe_fentry" => false,
                 "on_work" | "on_work_end" => plan.work,
+                "on_rq_complete" | "on_queue_work" => plan.io && irq && plan.work,
                 n if n.starts_with("on_xfs") => plan.xfs_detail,
                 n if optional.is_some_and(|i| OPTIONAL[i].2 == "interrupts") => {
                     debug_assert!(!n.is_empty());
@@ -255,12 +262,6 @@ impl Loaded {
         for cpu in 0..plan.cpus {
             let seed = (cpu as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
             areas.write(cpu, CpuArea { shift: plan.options.base_shift, rand: seed, ..CpuArea::default() });
-        }
-        let wanted = mapped("wanted")?;
-        for id in &plan.wanted {
-            wanted
-                .update(sys::bytes_of(id), &[1], MapFlags::ANY)
-                .map_err(|e| bpf_error("setting the filter", &e))?;
         }
         let loaded = Loaded {
             links: Vec::new(),
@@ -349,6 +350,23 @@ impl Loaded {
             .ok_or_else(|| Error::Bpf { what: "describing file systems".into(), why: "no map".into() })?;
         let map = MapHandle::try_from(&map).map_err(|e| bpf_error("describing file systems", &e))?;
         Ok(Layouts { map, now: FsLayout::default() })
+    }
+
+    fn map(&self, name: &str, what: &str) -> Result<libbpf_rs::Map<'_>, Error> {
+        let missing = || Error::Bpf { what: what.into(), why: format!("no map {name}") };
+        self.object.maps().find(|m| m.name() == name).ok_or_else(missing)
+    }
+
+    /// Which threads or processes the filter lets through, by the kernel's ids.
+    ///
+    /// # Errors
+    /// If the map cannot be written.
+    pub fn set_wanted(&self, ids: &[u32]) -> Result<(), Error> {
+        let what = "setting the filter";
+        let map = self.map("wanted", what)?;
+        ids.iter()
+            .try_for_each(|id| map.update(sys::bytes_of(id), &[1], MapFlags::ANY))
+            .map_err(|e| bpf_error(what, &e))
     }
 
     /// Gives a task its state in the kernel. If that fails, its waits have no stacks; the switches are counted.
@@ -486,7 +504,13 @@ mod tests {
             rand = "state.rand",
             unseen = "state.unseen",
             current = "state.current",
-            known = "state.known"
+            known = "state.known",
+            contexts = "state.contexts",
+            io_depth = "state.io_depth",
+            io_issued = "state.io.issued",
+            io_done = "state.io.done",
+            io_dev = "state.io.dev",
+            io_op = "state.io.op"
         );
         same!(
             FsLayout,
@@ -514,6 +538,7 @@ mod tests {
             syscall = "syscall",
             futex_op = "futex_op",
             exit_state = "exit_state",
+            own_tid = "own_tid",
             comm = "comm"
         );
         same!(
@@ -523,9 +548,11 @@ mod tests {
             want_events = "want_events",
             irq_known = "irq_known",
             kernel_stacks = "kernel_stacks",
+            io_known = "io_known",
             base_shift = "base_shift",
             futex_nr = "futex_nr",
             filter = "filter",
+            pid_ns = "pid_ns",
             min_ns = "min_ns",
             max_ns = "max_ns",
             state_mask = "state_mask"

@@ -58,17 +58,39 @@ pub fn modules() -> Vec<(String, String)> {
     text.lines().filter_map(module).collect()
 }
 
-/// Whether process ids here are those of the kernel.
-pub fn in_initial_pid_namespace() -> bool {
+/// The number of the namespace that process ids here are of, unless it is the first one: the kernel's own numbers are those of the first.
+pub fn pid_namespace() -> Option<u32> {
     // the number of the first namespace is fixed
-    fs::read_link("/proc/self/ns/pid").is_ok_and(|l| l.as_os_str() == "pid:[4026531836]")
+    const FIRST: u32 = 4_026_531_836;
+    let link = fs::read_link("/proc/self/ns/pid").ok()?;
+    let number = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()?;
+    (number != FIRST).then_some(number)
+}
+
+/// Whether /proc shows the processes by the ids that they have here.
+pub fn proc_is_ours() -> bool {
+    fs::read_link("/proc/self").is_ok_and(|l| l.as_os_str() == std::process::id().to_string().as_str())
 }
 
 /// What is lost in a process-id namespace of a container.
 pub fn pid_namespace_note() -> Option<String> {
-    (!in_initial_pid_namespace()).then(|| {
-        "in a container's process-id namespace: ids in the trace are the host's, options take the host's, and user functions have no names; run it on the host, or with its pid namespace".to_owned()
-    })
+    pid_namespace()?;
+    let proc = if proc_is_ours() {
+        ""
+    } else {
+        "; /proc is of another namespace: user functions and commands have no names (mount it: unshare --mount-proc)"
+    };
+    Some(format!(
+        "in a container's process-id namespace: options take the container's ids, what is shown has the host's, and tasks outside have no names before they get new ones{proc}"
+    ))
+}
+
+/// The kernel's ids of tasks that are named by the ids that they have here; those that are not there are left out.
+pub fn kernel_ids(ids: &[u32], seeds: &[TaskSeed]) -> Vec<u32> {
+    if pid_namespace().is_none() {
+        return ids.to_vec();
+    }
+    seeds.iter().filter(|s| s.own_tid != 0 && ids.contains(&s.own_tid)).map(|s| s.tid).collect()
 }
 
 /// The tasks of processes that are not among the known ones, from /proc.
@@ -122,7 +144,7 @@ fn task_from_proc(tgid: u32, tid: u32) -> Option<TaskSeed> {
         syscall: -1,
         futex_op: 0,
         exit_state: i32::from(matches!(state, TaskState::Zombie | TaskState::Dead)),
-        pad: 0,
+        own_tid: tid,
         comm,
     })
 }

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::layout::{self, RawBig, RawOptions, big, text};
 use crate::loader::{Loaded, Plan};
 use crate::machine;
-use crate::reader::{Entry, Item, Note, RawStack, Reader, Rings, Store};
+use crate::reader::{Entry, Item, Note, OwnIds, RawStack, Reader, Rings, Store};
 use crate::symbols::{KernelSymbols, UserSymbols, is_tracer_frame};
 use crate::sys;
 
@@ -191,23 +191,24 @@ impl OffCpu {
             events_per_cpu: 64,
             bigs_per_cpu: power_of_two(bytes.clamp(512 << 10, 8 << 20), size_of::<RawBig>(), 64),
             cpus: machine::possible_cpus(),
-            wanted,
             sample_hz: 0,
             interrupts: false,
             work: false,
             contention: false,
             waking: false,
             xfs_detail: false,
+            io: false,
             names: true,
         };
         let (mut loaded, _) = Loaded::load(&btf, plan)?;
         loaded.attach(0)?;
         loaded.missing.extend(machine::pid_namespace_note());
         // gives every task its state; waits that are under way count from now on
-        seeds(&loaded)?;
+        let seeds = seeds(&loaded)?;
+        loaded.set_wanted(&machine::kernel_ids(&wanted, &seeds))?;
         let from = sys::monotonic_ns();
         let stop = Arc::new(AtomicBool::new(false));
-        let mut reader = Reader::new(Rings::of(&loaded), 0);
+        let mut reader = Reader::new(Rings::of(&loaded), 0, OwnIds::new(&seeds));
         let thread = thread::Builder::new()
             .name("perfloss-drain".into())
             .spawn({

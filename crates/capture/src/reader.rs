@@ -4,8 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::layout::{self, LockInfo, RawBig, RawEvent, big, ev};
+use crate::layout::{self, LockInfo, RawBig, RawEvent, TaskSeed, big, ev};
 use crate::loader::{BIG_SEQ, BIG_TAIL, EVENT_SEQ, Loaded, TAIL};
+use crate::machine;
 use crate::symbols::ProcessMaps;
 use crate::sys;
 
@@ -57,6 +58,42 @@ impl Store {
     /// The last known mappings of a process.
     pub fn maps_of(&self, tgid: u32) -> Option<&ProcessMaps> {
         self.maps.get(self.by_process.get(&tgid)?).map(|m| &**m)
+    }
+}
+
+/// The numbers that tasks have in /proc, by the kernel's own numbers.
+pub struct OwnIds {
+    /// None: they are the same.
+    ids: Option<HashMap<u32, u32>>,
+    /// /proc is of our namespace: numbers of another one would be those of strangers.
+    proc_is_ours: bool,
+}
+
+impl OwnIds {
+    /// Those of the tasks that are there at the start.
+    pub fn new(seeds: &[TaskSeed]) -> OwnIds {
+        let proc_is_ours = machine::proc_is_ours();
+        let ids = machine::pid_namespace().map(|_| {
+            let seen = seeds.iter().filter(|s| s.own_tid != 0 && proc_is_ours);
+            seen.map(|s| (s.tid, s.own_tid)).collect()
+        });
+        OwnIds { ids, proc_is_ours }
+    }
+
+    /// The number of a task in /proc, if it is there.
+    pub fn get(&self, tid: u32) -> Option<u32> {
+        self.ids.as_ref().map_or(Some(tid), |ids| ids.get(&tid).copied())
+    }
+
+    /// Follows tasks that come and go.
+    fn event(&mut self, event: &RawEvent) {
+        let Some(ids) = &mut self.ids else { return };
+        let own = (event.a >> 32) as u32;
+        match event.kind {
+            ev::FORK if own != 0 && self.proc_is_ours => drop(ids.insert(event.tid, own)),
+            ev::FORK | ev::EXIT => drop(ids.remove(&event.tid)),
+            _ => {}
+        }
     }
 }
 
@@ -123,6 +160,7 @@ pub struct Reader {
     first_seen: HashMap<u32, u64>,
     /// How long a process must have been there before its mappings are read: reading takes longer than a short-lived one's stacks.
     patience_ns: u64,
+    own_ids: OwnIds,
     /// User stacks of processes whose mappings could not be read any more.
     pub late_maps: u64,
     batch: Batch,
@@ -158,7 +196,7 @@ const FUTEX_PRIVATE: u16 = 128;
 const REREAD_NS: u64 = 100_000_000;
 
 impl Reader {
-    pub fn new(rings: Rings, patience_ns: u64) -> Reader {
+    pub fn new(rings: Rings, patience_ns: u64, own_ids: OwnIds) -> Reader {
         let cpus = rings.cpus;
         Reader {
             rings: Arc::new(rings),
@@ -172,6 +210,7 @@ impl Reader {
             unreadable: HashSet::new(),
             first_seen: HashMap::new(),
             patience_ns,
+            own_ids,
             late_maps: 0,
             batch: Batch::default(),
         }
@@ -195,6 +234,7 @@ impl Reader {
                 }
                 let event = rings.events.read(at);
                 self.last[cpu] = self.last[cpu].max(event.ts);
+                self.own_ids.event(&event);
                 let ts = match event.kind {
                     // a gap is told at its end
                     ev::LOST => event.a,
@@ -328,7 +368,8 @@ impl Reader {
         }
         let known = known.map(|k| k.0);
         self.read_at.insert(tgid, now);
-        match ProcessMaps::read(tgid) {
+        let own = self.own_ids.get(tgid).ok_or(std::io::ErrorKind::NotFound.into());
+        match own.and_then(|own| ProcessMaps::read(tgid, own)) {
             Ok(maps) if !maps.mappings.is_empty() => {
                 self.generations += 1;
                 let maps = Arc::new(maps);

@@ -27,8 +27,8 @@ impl Members {
         Members { scope, members: HashSet::new() }
     }
 
-    /// The tasks at the start: (tid, tgid, ptid) of all of them.
-    pub fn seed(&mut self, tasks: &[(u32, u32, u32)]) {
+    /// The tasks at the start: (tid, tgid, ptid) of all of them. `own_id` gives the number that a task has in /proc, if it is there.
+    pub fn seed(&mut self, tasks: &[(u32, u32, u32)], own_id: impl Fn(u32) -> Option<u32>) {
         match &self.scope {
             Scope::Everything => {}
             Scope::Processes(roots) => {
@@ -52,7 +52,11 @@ impl Members {
                 self.members.extend(roots);
             }
             Scope::Cgroup(path) => {
-                self.members = tasks.iter().map(|t| t.0).filter(|tid| in_cgroup(*tid, path)).collect();
+                self.members = tasks
+                    .iter()
+                    .map(|t| t.0)
+                    .filter(|tid| own_id(*tid).is_some_and(|own| in_cgroup(own, path)))
+                    .collect();
             }
         }
     }
@@ -119,7 +123,7 @@ mod tests {
     fn descendants_belong_to_the_scope_and_strangers_do_not() {
         let mut members = Members::new(Scope::Processes(vec![10]));
         // 30 is a child of a thread (11) of 10; 31 its thread; 40 a stranger
-        members.seed(&[(30, 30, 11), (31, 30, 11), (10, 10, 1), (11, 10, 1), (40, 40, 1)]);
+        members.seed(&[(30, 30, 11), (31, 30, 11), (10, 10, 1), (11, 10, 1), (40, 40, 1)], Some);
         for tid in [10, 11, 30, 31] {
             assert!(members.contains(tid, false), "{tid}");
         }

@@ -12,8 +12,6 @@ use std::sync::{Arc, OnceLock};
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolizer};
 
-use crate::machine;
-
 /// The kernel's functions by address.
 pub struct KernelSymbols {
     /// Sorted by address.
@@ -162,6 +160,8 @@ pub struct Mapping {
 #[derive(Clone, Debug)]
 pub struct ProcessMaps {
     pub tgid: u32,
+    /// Its number where it was read, and where it would write a map of compiled code.
+    own: u32,
     pub mappings: Vec<Mapping>,
     /// Code that was compiled at run time, by /tmp/perf-PID.map: start, length, name.
     jit: OnceLock<Vec<(u64, u64, Box<str>)>>,
@@ -170,28 +170,23 @@ pub struct ProcessMaps {
 }
 
 impl ProcessMaps {
-    /// Reads the mappings of a process.
+    /// Reads the mappings of a process, which has the number `own` in /proc.
     ///
     /// # Errors
     /// What reading /proc/PID/maps fails with: it is gone, or not ours (CAP_SYS_PTRACE).
-    pub fn read(tgid: u32) -> io::Result<ProcessMaps> {
-        // the kernel's numbers are not those of /proc here: the mappings would be a stranger's
-        static SAME_NUMBERS: OnceLock<bool> = OnceLock::new();
-        if !SAME_NUMBERS.get_or_init(machine::in_initial_pid_namespace) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let text = fs::read_to_string(format!("/proc/{tgid}/maps"))?;
-        static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
-        let own = OWN.get_or_init(|| fs::read_link("/proc/self/ns/mnt").ok());
-        let theirs = fs::read_link(format!("/proc/{tgid}/ns/mnt")).ok();
-        let root = (*own != theirs).then(|| PathBuf::from(format!("/proc/{tgid}/root")));
-        Ok(ProcessMaps { tgid, mappings: parse_maps(&text), jit: OnceLock::new(), root })
+    pub fn read(tgid: u32, own: u32) -> io::Result<ProcessMaps> {
+        let text = fs::read_to_string(format!("/proc/{own}/maps"))?;
+        static OURS: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let ours = OURS.get_or_init(|| fs::read_link("/proc/self/ns/mnt").ok());
+        let theirs = fs::read_link(format!("/proc/{own}/ns/mnt")).ok();
+        let root = (*ours != theirs).then(|| PathBuf::from(format!("/proc/{own}/root")));
+        Ok(ProcessMaps { tgid, own, mappings: parse_maps(&text), jit: OnceLock::new(), root })
     }
 
     /// The function at an address that was compiled at run time.
     fn compiled(&self, address: u64) -> Option<Named> {
         let jit = self.jit.get_or_init(|| {
-            let text = fs::read_to_string(format!("/tmp/perf-{}.map", self.tgid));
+            let text = fs::read_to_string(format!("/tmp/perf-{}.map", self.own));
             text.map(|t| parse_perf_map(&t)).unwrap_or_default()
         });
         let (start, length, name) = &jit[jit.partition_point(|j| j.0 <= address).checked_sub(1)?];
@@ -362,7 +357,8 @@ ffffffffc0000000 t xfs_read_agi\t[xfs]
 
     #[test]
     fn our_own_functions_are_found_in_our_own_binary() {
-        let maps = ProcessMaps::read(std::process::id()).expect("our own maps are readable");
+        let maps =
+            ProcessMaps::read(std::process::id(), std::process::id()).expect("our own maps are readable");
         let address = our_own_functions_are_found_in_our_own_binary as *const () as usize as u64;
         let symbols = UserSymbols::new();
         let (name, file) = symbols.function(&maps, address);

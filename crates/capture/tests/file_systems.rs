@@ -1,21 +1,21 @@
-//! Locks of file systems, named, on file systems made for the test.
+//! Locks and devices of file systems, named, on file systems made for the test.
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::*;
 use trace::{Kind, LockKind, Trace};
 
-/// A file system over memory, in a mount namespace of its own, that ends with its process; two tasks create and unlink files in one
-/// directory of it.
+/// A file system over memory, in a mount namespace of its own, that ends with its process, and a load of `bench/capture/loads.c` on it.
 struct Storm(Child);
 
 impl Storm {
     /// Prepares everything up to the mount (or before it), and waits.
-    fn prepare(dir: &Path, fs: &str, mounted: bool) -> Storm {
+    fn prepare(dir: &Path, fs: &str, mounted: bool, load: &str) -> Storm {
         let loads = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/capture/loads.c");
         let script = format!(
             // whatever happens, it unmounts: a loop device over a file in a namespace that ends abruptly can stay for ever
@@ -31,7 +31,8 @@ impl Storm {
             echo ready
             read go
             {after}
-            {dir}/loads create_unlink 0.7 2 {dir}/memory/mnt"#,
+            {dir}/loads {load} {dir}/memory/mnt
+            findmnt -n -o SOURCE {dir}/memory/mnt"#,
             dir = dir.display(),
             loads = loads.display(),
             before = if mounted { mount(dir) } else { String::new() },
@@ -45,14 +46,24 @@ impl Storm {
             .spawn()
             .expect("unshare (util-linux)");
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("text");
+        // unbuffered, or it would take more than the line
+        let mut byte = [0];
+        while !line.ends_with('\n')
+            && child.stdout.as_mut().expect("piped").read(&mut byte).expect("text") > 0
+        {
+            line.push(char::from(byte[0]));
+        }
         assert_eq!(line, "ready\n", "mkfs.{fs} and gcc are needed");
         Storm(child)
     }
 
-    fn run(mut self) {
+    /// Runs the load; the name of the device.
+    fn run(mut self) -> String {
         self.0.stdin.take().expect("piped").write_all(b"go\n").expect("it waits");
-        assert!(self.0.wait().expect("our child").success());
+        let output = self.0.wait_with_output().expect("our child");
+        assert!(output.status.success());
+        let output = String::from_utf8(output.stdout).expect("text");
+        output.lines().last().expect("findmnt").trim_start_matches("/dev/").to_owned()
     }
 }
 
@@ -79,8 +90,8 @@ fn waited_for(trace: &Trace) -> Vec<(LockKind, String, String)> {
 
 fn storm(fs: &str, mounted: bool) -> Trace {
     let dir = tempfile::tempdir().expect("a directory");
-    let storm = Storm::prepare(dir.path(), fs, mounted);
-    let (trace, ()) = captured(options(), || storm.run());
+    let storm = Storm::prepare(dir.path(), fs, mounted, "create_unlink 0.7 2");
+    let (trace, _) = captured(options(), || storm.run());
     trace
 }
 
@@ -137,4 +148,60 @@ fn directories_of_ext4_and_btrfs_are_named() {
         });
         assert!(directory, "{fs}: {locks:?}");
     }
+}
+
+/// The devices that the tasks of that name are said to have waited for, by how often.
+fn devices_of(trace: &Trace, name: &str) -> BTreeMap<String, usize> {
+    let mut devices = BTreeMap::new();
+    let tables = trace.tables();
+    for event in trace.events() {
+        let Kind::IoDone { task, device, issued, done } = event.kind else { continue };
+        assert!(issued.is_none_or(|at| at <= done) && done <= event.time, "{event:?}");
+        if tables.task_name_at(task, event.time) == name {
+            let lock = tables.lock(device).expect("defined");
+            assert_eq!(lock.kind, LockKind::Io);
+            assert!(
+                lock.class
+                    .is_some_and(|c| ["reads", "writes", "flushes", "discards"].contains(&tables.str(c)))
+            );
+            *devices.entry(tables.str(lock.object.expect("named")).to_owned()).or_default() += 1;
+        }
+    }
+    devices
+}
+
+#[test]
+fn who_waits_for_a_device_waits_for_that_device_directly_or_through_workers() {
+    // the completions of xfs and btrfs wake through work items
+    for fs in ["ext4", "xfs", "btrfs"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let storm = Storm::prepare(dir.path(), fs, true, "fsync 0.4 1");
+        let (trace, device) = captured(options(), || storm.run());
+        assert!(device.starts_with("loop"), "{device}");
+        let devices = devices_of(&trace, "loads");
+        // the load reads nothing but what is in memory, and waits for no other device
+        assert_eq!(devices.keys().collect::<Vec<_>>(), [&device], "{fs}: {devices:?}");
+        assert!(devices[&device] > 10, "{fs}: {devices:?}");
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_device_who_only_waits_for_others() {
+    let (trace, ()) = captured(options(), || {
+        let (mut a, mut b) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let echo = std::thread::Builder::new().name("answers".into()).spawn(move || {
+            let mut byte = [0];
+            while b.read(&mut byte).expect("readable") == 1 {
+                b.write_all(&byte).expect("writable");
+            }
+        });
+        let echo = echo.expect("a thread");
+        for _ in 0..1000 {
+            a.write_all(&[1]).expect("writable");
+            a.read_exact(&mut [0]).expect("readable");
+        }
+        drop(a);
+        echo.join().expect("ends");
+    });
+    assert!(devices_of(&trace, "answers").is_empty());
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::*;
-use trace::{Kind, TaskId};
+use trace::{Kind, TaskId, TimeNs};
 
 #[test]
 fn thousands_of_short_lived_processes_are_all_seen_with_their_exit_status() {
@@ -59,6 +59,106 @@ fn thousands_of_short_lived_processes_are_all_seen_with_their_exit_status() {
         println!("{:.0} processes/s", N as f64 / (elapsed as f64 / 1e9));
         Ok(())
     });
+}
+
+/// A process of the storm, by its own account.
+struct Made {
+    pid: u32,
+    before: u64,
+    after: u64,
+}
+
+#[test]
+fn two_thousand_processes_a_second_are_all_seen_or_reported_as_lost() {
+    const N: usize = 3000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = dir.path().join("storm");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/storm.c");
+    let built = Command::new("cc").args(["-O2", "-o"]).arg(&program).arg(source).status().expect("cc");
+    assert!(built.success());
+    let (trace, report, output) = captured_with_report(options(), || {
+        Command::new(&program).args([&N.to_string(), "2000"]).output().expect("it runs")
+    });
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).expect("numbers");
+    let made: Vec<Made> = text
+        .lines()
+        .map(|l| {
+            let numbers: Vec<u64> = l.split(' ').map(|n| n.parse().expect("a number")).collect();
+            Made { pid: numbers[0] as u32, before: numbers[1], after: numbers[2] }
+        })
+        .collect();
+    assert_eq!(made.len(), N);
+    let rate = N as f64 / ((made[N - 1].after - made[0].before) as f64 / 1e9);
+    let mut pids: Vec<u32> = made.iter().map(|m| m.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    println!("{rate:.0} processes/s; {} numbers; {report:?}", pids.len());
+
+    let tables = trace.tables();
+    let mut tasks: HashMap<u32, Vec<(TaskId, &trace::Task)>> = HashMap::new();
+    for (id, task) in tables.tasks() {
+        tasks.entry(task.tid).or_default().push((id, task));
+    }
+    let mut forks: HashMap<TaskId, TimeNs> = HashMap::new();
+    let mut exits: HashMap<TaskId, (TimeNs, i32)> = HashMap::new();
+    let mut execs: HashMap<TaskId, String> = HashMap::new();
+    for event in trace.events() {
+        match event.kind {
+            Kind::Fork { child, .. } => drop(forks.insert(child, event.time)),
+            Kind::Exit { task, status } => drop(exits.insert(task, (event.time, status))),
+            Kind::Exec { task, name } => {
+                drop(execs.insert(task, tables.str(name.expect("named")).to_owned()))
+            }
+            _ => {}
+        }
+    }
+    let mut missing = 0u64;
+    let mut of = HashMap::new();
+    for (i, process) in made.iter().enumerate() {
+        let inside = |t: &TimeNs| process.before <= t.0 && t.0 <= process.after;
+        let mut found = tasks.get(&process.pid).into_iter().flatten().filter(|(_, t)| inside(&t.start));
+        let (Some((task, row)), None) = (found.next(), found.next()) else {
+            missing += 1;
+            continue;
+        };
+        // thread ids that are used again are tasks of their own
+        assert_eq!(of.insert(*task, i), None);
+        let exit = exits.get(task).filter(|e| inside(&e.0));
+        if !forks.get(task).is_some_and(inside) || exit.is_none() {
+            missing += 1;
+            continue;
+        }
+        let status = (i as i32 % 200) << 8;
+        assert_eq!(exit.map(|e| e.1), Some(status), "process {i}");
+        assert_eq!(row.exit.map(|e| e.status), Some(status));
+        let name = tables.task_name(*task);
+        // names are large records: they are lost with the stacks
+        let named = if i % 2 == 1 {
+            let command = row.command.map_or("", |c| tables.str(c));
+            execs.get(task).map(String::as_str) == Some("exe")
+                && command.ends_with(&format!("storm child {i}"))
+        } else {
+            name == format!("f{i}")
+        };
+        assert!(named || report.lost_stacks > 0, "process {i} is called {name}: {:?}", execs.get(task));
+    }
+    // nothing of a task is before its beginning or long after its end
+    for event in trace.events() {
+        let Kind::Switch { prev, next, .. } = event.kind else { continue };
+        for task in [prev, next] {
+            if let Some(i) = of.get(&task) {
+                assert!(event.time.0 >= made[*i].before, "process {i} before it was made");
+            }
+        }
+    }
+    if report.lost_events == 0 {
+        assert_eq!(missing, 0, "{report:?}");
+    } else {
+        // each process has two events that it must not be without
+        assert!(missing <= report.lost_events, "{missing} without one: {report:?}");
+        assert!(trace.events().iter().any(|e| matches!(e.kind, Kind::Lost { .. })));
+    }
 }
 
 #[test]

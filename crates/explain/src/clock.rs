@@ -17,6 +17,24 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// The moment `t` between `self` and `later`, with the sums as if they had grown evenly between the two.
+    pub fn between(&self, later: &Stamp, t: TimeNs) -> Stamp {
+        if t <= self.t {
+            return *self;
+        }
+        if t >= later.t {
+            return *later;
+        }
+        let part = t.since(self.t) as f64 / self.until(later) as f64;
+        let at = |a: f64, b: f64| a + (b - a) * part;
+        Stamp {
+            t,
+            sure: at(self.sure, later.sure),
+            peer: at(self.peer, later.peer),
+            peer_beside: at(self.peer_beside, later.peer_beside),
+        }
+    }
+
     /// Nanoseconds from `self` to `later`.
     pub fn until(&self, later: &Stamp) -> u64 {
         later.t.since(self.t)

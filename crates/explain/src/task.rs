@@ -73,6 +73,16 @@ pub(crate) enum WokenBy {
     Unknown,
 }
 
+/// A request to a device, whose completion ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub device: LockId,
+    /// Since when the device's queue has had it, if that is known.
+    pub issued: Option<TimeNs>,
+    /// When the device had done it.
+    pub done: TimeNs,
+}
+
 /// A wait that is under way.
 #[derive(Clone, Debug)]
 pub(crate) struct Wait {
@@ -81,6 +91,8 @@ pub(crate) struct Wait {
     /// It ends with `contention_end`; otherwise with the switch-in.
     pub contention: bool,
     pub class: Class,
+    /// The request that ended it.
+    pub request: Option<Request>,
     pub begin: Stamp,
     pub phases: Vec<(Stamp, Phase)>,
     /// Whether the CPU on which it ran next after its wake-up was idle.
@@ -101,6 +113,7 @@ impl Wait {
             lock: None,
             contention: false,
             class,
+            request: None,
             begin,
             phases,
             ran_on_idle: None,
@@ -153,6 +166,8 @@ pub(crate) struct Slot {
     pub early_wake: Option<WokenBy>,
     /// The object that it is about to sleep for.
     pub object: Option<LockId>,
+    /// The request to whose completion its next wake-up is due.
+    pub request: Option<Request>,
     pub work: Option<SymbolId>,
     /// Contended locks that it was seen to have.
     pub holding: Vec<LockId>,

@@ -35,8 +35,8 @@ impl Past<'_> {
     /// Cuts the wait of `task` for `lock` from its beginning to `now`. `charged`: whether idle time was counted for it.
     pub fn lock_wait(&mut self, task: TaskId, wait: &Wait, id: LockId, lock: &LockState, now: Stamp) {
         let in_scope = self.tasks.get(task.index()).is_some_and(|t| t.in_scope);
-        self.count(task, wait, now, in_scope);
         let end = End::Lock(id);
+        self.count(task, end, !wait.goes_on, wait.begin, now, in_scope);
         for (i, &(from, phase)) in wait.phases.iter().enumerate() {
             let to = wait.phases.get(i + 1).map_or(now, |p| p.0);
             let off_cpu = phase != Phase::OnCpu;
@@ -130,8 +130,10 @@ impl Past<'_> {
     pub fn plain_wait(&mut self, task: TaskId, wait: &Wait, by: WokenBy, now: Stamp) {
         let tasks = self.tasks;
         let in_scope = tasks.get(task.index()).is_some_and(|t| t.in_scope);
-        self.count(task, wait, now, in_scope);
-        let (end, from) = (wait.end(), wait.begin);
+        let (end, from) = (wait.end(), self.for_request(task, wait, by, now, in_scope));
+        if wait.request.is_some() && from.t >= now.t {
+            return;
+        }
         // who sleeps of its own choice was not charged
         let charged = wait.class.counted() == Counted::Sure;
         let waker = match by {
@@ -174,6 +176,34 @@ impl Past<'_> {
         });
     }
 
+    /// The part of a wait in which a device had the request whose completion ended it; where that part ends.
+    fn for_request(&mut self, task: TaskId, wait: &Wait, by: WokenBy, now: Stamp, in_scope: bool) -> Stamp {
+        let (begin, end) = (wait.begin, wait.end());
+        let Some(request) = wait.request else {
+            self.count(task, end, !wait.goes_on, begin, now, in_scope);
+            return begin;
+        };
+        let issued = begin.between(&now, request.issued.unwrap_or(begin.t));
+        if issued.t > begin.t {
+            // somebody was still to make the request: who that was, and what kept it, is not known
+            let before = End::Wait(wait.class);
+            self.count(task, before, false, begin, issued, in_scope);
+            self.piece(before, Cause::unknown(before), Cut::Unknown, begin, issued, in_scope, true);
+        }
+        self.count(task, end, !wait.goes_on, issued, now, in_scope);
+        // the completion itself wakes, or a worker that it has called
+        let done = match by {
+            WokenBy::Task(_) => issued.between(&now, request.done),
+            WokenBy::Interrupt | WokenBy::Unknown => now,
+        };
+        if done.t > issued.t {
+            let cut = Cut::HolderRunning;
+            let cause = Cause { cut, ..Cause::unknown(end) };
+            self.piece(end, cause, cut, issued, done, in_scope, true);
+        }
+        done
+    }
+
     /// A wait for another task, which may be of the workload: then it is no loss of its own.
     fn peer_wait(&mut self, end: End, waker: TaskId, from: Stamp, now: Stamp, in_scope: bool) {
         let tasks = self.tasks;
@@ -212,12 +242,12 @@ impl Past<'_> {
         }
     }
 
-    /// The wait as a whole.
-    fn count(&mut self, task: TaskId, wait: &Wait, now: Stamp, in_scope: bool) {
-        let (end, ns) = (wait.end(), wait.begin.until(&now));
+    /// A wait as a whole; `new`: its beginning was not counted before.
+    fn count(&mut self, task: TaskId, end: End, new: bool, from: Stamp, to: Stamp, in_scope: bool) {
+        let ns = from.until(&to);
         let sums = self.account.end(end);
         if in_scope {
-            sums.waits += u64::from(!wait.goes_on);
+            sums.waits += u64::from(new);
             sums.wait_ns += ns;
             *self.account.waiters.entry((task, end)).or_default() += ns;
         } else {

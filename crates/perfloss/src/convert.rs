@@ -7,9 +7,9 @@ use result::{
 };
 use trace::{LockKind, TimeNs};
 
-/// Roots whose idle time is below that part of all of it are left out, unless they are latent locks.
+/// Roots whose idle time is below that part of all of it are left out, unless they are latent locks or devices.
 const LEAST_SHARE: f64 = 0.002;
-/// Latent locks whose waits are below that part of the capacity are left out: of a recording, which lists everything it has, and of a run.
+/// Latent locks and devices whose waits are below that part of the capacity are left out: of a recording, which lists everything it has, and of a run.
 const LEAST_WAIT: (f64, f64) = (0.01, 0.0002);
 /// How many roots a result keeps.
 const ROOTS: usize = 30;
@@ -78,7 +78,11 @@ pub fn roots(e: &Explanation, basis: &Basis) -> Vec<Root> {
             true => worth(root),
             // A long wait is told even where hardly any of it fell into idle time.
             false => {
-                let told = root.lock.kind.is_lock() || root.lock.kind == result::RootKind::Throttled;
+                let told = match root.lock.kind {
+                    result::RootKind::Throttled => true,
+                    result::RootKind::Io => root.lock.object.is_some(),
+                    kind => kind.is_lock(),
+                };
                 *idle > LEAST_SHARE * e.budget.idle_ns.max(1.0) || told && worth(root)
             }
         })

@@ -237,6 +237,16 @@ impl Follower {
                     });
                 }
             }
+            // the wait is over with the wake-up that comes next; what it was for is known only now
+            Kind::IoDone { task, device, .. } => {
+                if let Some(now) = self.tasks.get_mut(&task)
+                    && now.cpu.is_none()
+                    && now.lock.is_none()
+                    && matches!(now.state, TaskState::BlockedIo | TaskState::Blocked)
+                {
+                    (now.lock, now.named, now.state) = (Some(device), true, TaskState::BlockedIo);
+                }
+            }
             Kind::Waking { waker, wakee, .. } => {
                 let waker = match waker {
                     Waker::Task(task) => Some(task),

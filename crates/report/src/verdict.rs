@@ -5,7 +5,8 @@
 use crate::text;
 use crate::view::{Group, Row};
 use result::{
-    Budget, BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RunResult, Split, WaitThrough, Warning,
+    Budget, BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RootKind, RunResult, Split, WaitThrough,
+    Warning,
 };
 
 /// Smallest part of a difference worth a word, as a share of it.
@@ -211,7 +212,7 @@ pub(crate) fn part_words(part: BudgetPart) -> &'static str {
     }
 }
 
-/// `semaphore xfs_buf.b_sema, AGI of AG 0 on loop0`.
+/// `semaphore xfs_buf.b_sema, AGI of AG 0 on loop0`, `io: writes on vda`.
 pub fn lock_words(lock: &Lock) -> String {
     let mut words = lock.kind.words().to_owned();
     if !lock.class.is_empty() {
@@ -219,7 +220,8 @@ pub fn lock_words(lock: &Lock) -> String {
         words.push_str(&text::plain(&lock.class, 80));
     }
     if let Some(object) = &lock.object {
-        words.push_str(", ");
+        // "io: writes on vda", but "semaphore xfs_buf.b_sema, AGI of AG 0 on loop0"
+        words.push_str(if lock.kind == RootKind::Io { " on " } else { ", " });
         words.push_str(&text::plain(object, 80));
     }
     words

@@ -81,12 +81,24 @@ pub enum Kind {
         ret: i32,
     },
     /// The wait that began with the switch-out of `task` at the same time, or is under way, is for that object:
-    /// futex words ([`crate::LockKind::Futex`]), block devices ([`crate::LockKind::Io`]) and others that have no contention events.
+    /// futex words ([`crate::LockKind::Futex`]) and others that have no contention events.
     BlockedOn {
         /// Who waits.
         task: TaskId,
         /// For what.
         lock: LockId,
+    },
+    /// The [`Kind::Waking`] of `task` that comes next is due to a request of a block device: it was made by the completion of the request,
+    /// or by a work item that the completion put into a queue.
+    IoDone {
+        /// Who waited.
+        task: TaskId,
+        /// The device ([`crate::LockKind::Io`]).
+        device: LockId,
+        /// When the request was handed to the device's queue, if that is known.
+        issued: Option<TimeNs>,
+        /// When the device had done it.
+        done: TimeNs,
     },
     /// An observation of who has a lock (at the switch-out of its owner, for instance).
     Owner {

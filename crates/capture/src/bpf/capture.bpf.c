@@ -12,10 +12,13 @@
 #include <bpf/bpf_core_read.h>
 #include "ring.h"
 #include "lock.h"
+#include "io.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct task_state {
+	/* Of a worker: the completion that its work item is due to. First, or the compiler computes its address before it is tested. */
+	struct io_mark io;
 	u64 out;	/* left its CPU then; 0: on a CPU, or not known */
 	u64 in;		/* got its CPU then */
 	u64 lock;	/* waits for that lock, since, how */
@@ -155,6 +158,35 @@ static __always_inline s32 syscall_of(struct task_struct *task, u64 *arg0, u64 *
 #else
 	return -1;
 #endif
+}
+
+/* The number of a task in the reader's namespace of process ids; 0 if it has none there. */
+static __always_inline u32 own_tid(struct task_struct *task)
+{
+	struct pid_namespace *ns = 0;
+	struct pid *pid = 0;
+	u32 level = 0, inum = 0;
+	u64 upid;
+	s32 nr = 0;
+	int i;
+
+	if (!options.pid_ns)
+		return task->pid;
+	if (LOAD(pid, &task->thread_pid) || !pid || LOAD(level, &pid->level))
+		return 0;
+	upid = (u64)pid + bpf_core_field_offset(struct pid, numbers);
+	/* namespaces nest; the kernel allows 32, and 8 are more than anybody has */
+#pragma unroll
+	for (i = 0; i < 8; i++) {
+		if (i > level)
+			return 0;
+		if (LOAD(ns, AT(upid, struct upid, ns)) || LOAD(inum, &ns->ns.inum))
+			return 0;
+		if (inum == options.pid_ns)
+			return LOAD(nr, AT(upid, struct upid, nr)) ? 0 : nr;
+		upid += bpf_core_type_size(struct upid);
+	}
+	return 0;
 }
 
 static __always_inline bool wanted_task(struct task_struct *task)
@@ -370,6 +402,7 @@ int on_switch(u64 *ctx)
 		area->state.unseen++;
 	area->state.current = next->pid;
 	area->state.known = 1;
+	area->state.contexts = 0;
 	bits = options.switch_has_state ? (u32)ctx[3] : prev->__state;
 	if (options.want_events) {
 		e = reserve(area, &number);
@@ -395,6 +428,17 @@ int on_switch(u64 *ctx)
 	return 0;
 }
 
+/* The completion that the current task's work item is due to, if it is a worker. */
+static __always_inline struct io_mark *io_of_work(struct cpu_area *area, struct task_struct *me)
+{
+	struct task_state *st;
+
+	if (area->state.irq_depth || !(me->flags & PF_WQ_WORKER))
+		return 0;
+	st = state_of(me);
+	return st ? &st->io : 0;
+}
+
 SEC("tp_btf/sched_waking")
 int on_waking(u64 *ctx)
 {
@@ -410,6 +454,12 @@ int on_waking(u64 *ctx)
 		return 0;
 	me = bpf_get_current_task_btf();
 	interrupt = area->state.irq_depth;
+	if (options.io_known && (wakee->__state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE) {
+		struct io_mark *mark = io_mark(area, io_of_work(area, me));
+
+		if (mark)
+			emit_io(area, mark, wakee->pid);
+	}
 	e = reserve(area, &number);
 	if (!e)
 		return 0;
@@ -593,7 +643,8 @@ int on_fork(u64 *ctx)
 	if (st)
 		st->out = 0;
 	if (area && options.want_events)
-		emit(area, EV_FORK, child->flags & PF_KTHREAD ? 1 : 0, 0, child->pid, parent->pid, child->tgid);
+		emit(area, EV_FORK, child->flags & PF_KTHREAD ? 1 : 0, 0, child->pid, parent->pid,
+		     child->tgid | (u64)own_tid(child) << 32);
 	return 0;
 }
 
@@ -638,6 +689,9 @@ static __always_inline int irq_enter(u8 kind, u16 number)
 	if (!area)
 		return 0;
 	area->state.irq_depth++;
+	area->state.contexts = area->state.contexts << 8 | context_of(kind, number);
+	if (area->state.io_depth >= area->state.irq_depth)
+		area->state.io_depth = 0;
 	if (options.want_events)
 		emit(area, EV_IRQ_ENTER, kind, number, 0, 0, 0);
 	return 0;
@@ -651,6 +705,7 @@ static __always_inline int irq_exit(u8 kind, u16 number)
 		return 0;
 	if (area->state.irq_depth)
 		area->state.irq_depth--;
+	area->state.contexts >>= 8;
 	if (options.want_events)
 		emit(area, EV_IRQ_EXIT, kind, number, 0, 0, 0);
 	return 0;
@@ -679,9 +734,14 @@ int on_work(u64 *ctx)
 	struct work_struct *work = (void *)ctx[0];
 	struct cpu_area *area = this_area();
 	struct task_struct *me = bpf_get_current_task_btf();
+	struct task_state *st;
 
-	if (area && options.want_events)
-		emit(area, EV_WORK, 0, 0, me->pid, 0, (u64)work->func);
+	if (!area || !options.want_events)
+		return 0;
+	st = options.io_known ? state_of(me) : 0;
+	if (st)
+		begin_work(&st->io, (u64)work);
+	emit(area, EV_WORK, 0, 0, me->pid, 0, (u64)work->func);
 	return 0;
 }
 
@@ -690,9 +750,41 @@ int on_work_end(u64 *ctx)
 {
 	struct cpu_area *area = this_area();
 	struct task_struct *me = bpf_get_current_task_btf();
+	struct task_state *st;
 
-	if (area && options.want_events)
-		emit(area, EV_WORK_END, 0, 0, me->pid, 0, 0);
+	if (!area || !options.want_events)
+		return 0;
+	st = options.io_known ? state_of(me) : 0;
+	if (st)
+		st->io.done = 0;
+	emit(area, EV_WORK_END, 0, 0, me->pid, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/workqueue_queue_work")
+int on_queue_work(u64 *ctx)
+{
+	struct cpu_area *area = this_area();
+	struct task_struct *me = bpf_get_current_task_btf();
+
+	if (area)
+		queue_work(area, io_of_work(area, me), ctx[2]);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int on_rq_complete(u64 *ctx)
+{
+	struct request *rq = (void *)ctx[0];
+	struct cpu_area *area = this_area();
+	struct bio *bio = rq->bio;
+	u32 dev;
+
+	if (!area)
+		return 0;
+	/* a flush of the device's cache that the block layer makes itself has no data */
+	dev = bio ? bio->bi_bdev->bd_dev : rq->q->disk->part0->bd_dev;
+	note_done(area, dev, io_op(rq->cmd_flags, !(u32)ctx[2]), rq->start_time_ns);
 	return 0;
 }
 
@@ -788,6 +880,7 @@ int seed_tasks(struct bpf_iter__task *ctx)
 	queued = task->on_rq && !(bpf_core_field_exists(task->se.sched_delayed) && task->se.sched_delayed);
 	seed->flags = (task->flags & PF_KTHREAD ? 1 : 0) | (task->on_cpu ? 2 : 0) |
 		     (BPF_CORE_READ_BITFIELD(task, in_iowait) ? 4 : 0) | (queued ? 8 : 0);
+	seed->own_tid = own_tid(task);
 	seed->blocker = bpf_core_field_exists(task->blocker) ? task->blocker : 0;
 	seed->futex = 0;
 	seed->futex_op = 0;

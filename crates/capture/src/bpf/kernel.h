@@ -141,6 +141,24 @@ struct task_group {
 	struct cfs_bandwidth cfs_bandwidth;
 } reloc;
 
+struct ns_common {
+	unsigned int inum;
+} reloc;
+
+struct pid_namespace {
+	struct ns_common ns;
+} reloc;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+} reloc;
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} reloc;
+
 struct task_struct {
 	struct thread_info thread_info;
 	struct sched_entity se;
@@ -155,6 +173,7 @@ struct task_struct {
 	unsigned in_iowait : 1;
 	int pid;
 	int tgid;
+	struct pid *thread_pid;
 	struct task_struct *real_parent;
 	struct mm_struct *mm;
 	u64 start_time;
@@ -186,6 +205,33 @@ struct bpf_iter__task {
 	struct task_struct *task;
 };
 
+struct block_device {
+	u32 bd_dev;
+} reloc;
+
+struct gendisk {
+	struct block_device *part0;
+} reloc;
+
+struct request_queue {
+	struct gendisk *disk;
+} reloc;
+
+struct bio {
+	struct block_device *bi_bdev;
+} reloc;
+
+struct request {
+	struct request_queue *q;
+	u32 cmd_flags;
+	struct bio *bio;
+	u64 start_time_ns;
+} reloc;
+
 #define PF_KTHREAD 0x00200000
+#define PF_WQ_WORKER 0x00000020
+
+#define TASK_UNINTERRUPTIBLE 0x2
+#define TASK_NOLOAD 0x400
 
 #endif

@@ -25,7 +25,7 @@ enum event_type {
 	EV_WAKING = 2,	     /* tid: wakee, other: waker, x: the wakee's CPU */
 	EV_BEGIN = 3,	     /* tid: waiter, other: owner, x: quality of the owner, flags: how, a: lock */
 	EV_END = 4,	     /* tid: waiter, a: lock, x: what the wait returned (signed) */
-	EV_FORK = 5,	     /* tid: child, other: parent, a: the child's tgid */
+	EV_FORK = 5,	     /* tid: child, other: parent, a: the child's tgid | its thread id in the reader's namespace << 32 */
 	EV_EXIT = 6,	     /* tid, other: tgid, a: status as wait4 gives it */
 	EV_FUTEX = 7,	     /* tid of process `other` sleeps on the futex word a, x: the operation */
 	EV_IRQ_ENTER = 8,    /* flags: kind, x: number */
@@ -36,6 +36,7 @@ enum event_type {
 	EV_RELEASED = 13,    /* tid, a: lock */
 	EV_LOST = 14,	     /* tid: how many, a: until when; ts: since when */
 	EV_HELD_BACK = 15,   /* tid has left its CPU runnable, and the quota of its control group number a is used up */
+	EV_IO_DONE = 16,     /* tid: who is woken next, other: device, flags: what the request did, a: age of its end << 32 | of its begin */
 };
 
 /* Flags of EV_SWITCH. */
@@ -55,6 +56,14 @@ enum event_type {
 #define IRQ_HARD 0
 #define IRQ_SOFT 1
 #define IRQ_VECTOR 2
+/* What a request does. */
+#define IO_READ 0
+#define IO_WRITE 1
+#define IO_FLUSH 2
+#define IO_DISCARD 3
+#define IO_OTHER 4
+/* Ages of requests are in units of 2^6 ns, so that they fit into 32 bits for four minutes. The age of a begin that is not known is 0. */
+#define AGE_SHIFT 6
 
 /* A small record: what carries the chain. Half a cache line. */
 struct event {
@@ -167,6 +176,14 @@ struct ring_ctl {
 	u64 pad[6];
 };
 
+/* A request to a block device that is done. */
+struct io_mark {
+	u64 issued; /* 0: not known */
+	u64 done;   /* 0: there is none */
+	u32 dev;    /* as in lock_info */
+	u32 op;
+};
+
 /* What a CPU remembers for itself. */
 struct cpu_state {
 	u32 irq_depth;
@@ -179,6 +196,11 @@ struct cpu_state {
 	u64 unseen;	   /* switches from another task than the one that was seen to get the CPU */
 	u32 current;	   /* who was seen to get the CPU */
 	u32 known;	   /* somebody was */
+	u64 contexts;	   /* a byte for each interrupt handler that runs, the innermost one in the low byte */
+	u32 io_depth;	   /* the handler, counted from outside, that has seen the completion of `io`; 0: none */
+	u32 pad;
+	struct io_mark io;
+	u64 pad2[3];
 };
 
 /* Where members are in structures that a module may define; filled in when the type is known. */
@@ -206,7 +228,7 @@ struct task_seed {
 	s32 syscall;
 	u32 futex_op;
 	s32 exit_state;
-	u32 pad;
+	u32 own_tid; /* the thread id in the reader's namespace; 0: it has none there */
 	char comm[COMM_LEN];
 };
 
@@ -231,12 +253,15 @@ struct options {
 	u8 irq_known;
 	/* Kernel stacks at all. */
 	u8 kernel_stacks;
-	u8 pad;
+	/* Completions of requests to block devices are seen. */
+	u8 io_known;
 	u32 base_shift;	 /* stacks of waits shorter than 2^shift ns are sampled */
 	u32 stack_limit; /* stacks per CPU and 2^23 ns above which the shift grows */
 	u32 max_frames;
 	u32 futex_nr;
 	u32 filter;	/* enum filter: which waits get stacks */
+	u32 pid_ns;	/* the reader's namespace of process ids; 0: the first one, in which the kernel's own numbers are right */
+	u32 pad;
 	u64 min_ns;	/* waits outside get none */
 	u64 max_ns;
 	s64 state_mask; /* -1: any; 0: only waits that began running (preempted); else a mask of states */

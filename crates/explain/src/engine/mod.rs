@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::explanation::Explanation;
 use crate::lock::LockState;
 use crate::scope::Scope;
-use crate::task::{Doing, Piece, Slot, State, WokenBy};
+use crate::task::{Doing, Piece, Request, Slot, State, WokenBy};
 
 /// A task that is runnable that long beside idle CPUs is held back by a quota, if its group's was used up, and not by a slow wake-up.
 const LONG_RUNNABLE_NS: u64 = 1_000_000;
@@ -168,6 +168,11 @@ impl Engine {
             Kind::BlockedOn { task, lock } => {
                 if self.know(tables, task) && self.know_lock(tables, lock) {
                     self.blocked_on(task, lock);
+                }
+            }
+            Kind::IoDone { task, device, issued, done } => {
+                if self.know(tables, task) && self.know_lock(tables, device) {
+                    self.tasks[task.index()].request = Some(Request { device, issued, done });
                 }
             }
             Kind::Owner { lock, owner, quality } => {
@@ -348,7 +353,7 @@ fn rank(kind: &Kind) -> u8 {
         Kind::Fork { .. } | Kind::Exec { .. } => 3,
         Kind::Seed { .. } => 4,
         Kind::Released { .. } => 5,
-        Kind::BlockedOn { .. } | Kind::ContentionBegin { .. } | Kind::Owner { .. } => 6,
+        Kind::BlockedOn { .. } | Kind::IoDone { .. } | Kind::ContentionBegin { .. } | Kind::Owner { .. } => 6,
         // who is woken and runs at one moment was woken first
         Kind::Waking { .. } => 7,
         Kind::Switch { .. } => 8,

@@ -223,6 +223,7 @@ impl Engine {
             State::Blocked => {
                 // its wake-up came before it was seen to sleep, or was not seen
                 let by = self.tasks[task.index()].early_wake.unwrap_or(WokenBy::Unknown);
+                self.waited_for_request(task);
                 self.leave_sleep(task);
                 self.wake(task, by);
                 self.leave_queue(task, Some(on_idle));
@@ -238,6 +239,7 @@ impl Engine {
         }
         slot.early_wake = None;
         slot.object = None;
+        slot.request = None;
         slot.state = State::Running(cpu);
         slot.since = now;
         slot.serial_from = self.clock.serial;
@@ -298,6 +300,7 @@ impl Engine {
         let slot = &mut self.tasks[task.index()];
         match slot.state {
             State::Blocked => {
+                self.waited_for_request(task);
                 self.leave_sleep(task);
                 self.wake(task, by);
             }
@@ -311,6 +314,21 @@ impl Engine {
                 self.recount(task, Counted::Sure);
             }
             State::Unknown | State::Runnable | State::Dead => {}
+        }
+    }
+
+    /// A wait turns out to have been for the request of a device: only its end tells.
+    fn waited_for_request(&mut self, task: TaskId) {
+        let slot = &mut self.tasks[task.index()];
+        let Some(request) = slot.request.take() else { return };
+        // who waits for a lock waits for its holder, whoever wakes it
+        if let Some(wait) = &mut slot.wait
+            && wait.lock.is_none()
+            && matches!(wait.class, Class::Io | Class::Kernel)
+        {
+            wait.class = Class::Io;
+            wait.lock = Some(request.device);
+            wait.request = Some(request);
         }
     }
 

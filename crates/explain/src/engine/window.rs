@@ -98,6 +98,7 @@ impl Engine {
             slot.seen = false;
             slot.early_wake = None;
             slot.object = None;
+            slot.request = None;
             self.clock.recount(self.tasks[index].counted, Counted::No);
             self.tasks[index].counted = Counted::No;
         }

@@ -37,7 +37,7 @@ impl Finish<'_> {
         let mut roots: Vec<Root> = merged
             .into_iter()
             .filter(|(called, sums)| {
-                let is_lock = matches!(called.kind, RootKind::Lock(_)) && called.class != "condition";
+                let is_lock = is_held(called.kind, called.object.as_ref()) && called.class != "condition";
                 // a lock that is only waited for because of another is listed there
                 let through = through.get(called).copied().unwrap_or(0) > sums.wait_ns / 2;
                 let waits = is_lock && !through || called.kind == RootKind::Throttled;
@@ -159,10 +159,15 @@ impl Finish<'_> {
     }
 }
 
+/// Whether it is a thing that somebody or something has meanwhile: a lock, or a device that is known.
+fn is_held(kind: RootKind, object: Option<&String>) -> bool {
+    matches!(kind, RootKind::Lock(_)) || kind == RootKind::Io && object.is_some()
+}
+
 fn root(called: Called, sums: &EndSums) -> Root {
     let Called { kind, class, object } = called;
     let parts = &sums.parts;
-    let is_lock = matches!(kind, RootKind::Lock(_));
+    let is_lock = is_held(kind, object.as_ref());
     Root {
         kind,
         class,

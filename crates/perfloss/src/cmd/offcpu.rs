@@ -84,7 +84,7 @@ pub struct Args {
     self_test: bool,
 
     /// For how many seconds (default: until Ctrl-C)
-    #[arg(value_name = "DURATION")]
+    #[arg(value_name = "DURATION", value_parser = clap::value_parser!(u64).range(1..))]
     duration: Option<u64>,
 }
 
@@ -101,6 +101,18 @@ impl Args {
             return Err(Failure::usage(
                 "0 is not a process or thread that can wait; name others with -p or -t",
             ));
+        }
+        // in a container as well as outside, /proc has those that can be named here
+        let gone = |id: &&u32| !std::path::Path::new(&format!("/proc/{id}")).exists();
+        if let Some(pid) = self.pid.iter().find(gone) {
+            return Err(Failure::usage(format!(
+                "there is no process {pid}; `ps -e` lists those that there are"
+            )));
+        }
+        if let Some(tid) = self.tid.iter().find(gone) {
+            return Err(Failure::usage(format!(
+                "there is no thread {tid}; `ps -eL` lists those that there are (LWP)"
+            )));
         }
         let whom = match () {
             () if !self.pid.is_empty() => Whom::Processes(self.pid.clone()),
@@ -375,10 +387,17 @@ mod tests {
             &["-s", "-f"],
             &["-p", "x"],
             &["--perf-max-stack-depth", "0"],
+            &["0"],
+            &["-1"],
         ] {
             assert!(parse(words).is_err(), "{words:?}");
         }
-        assert!(parse(&["-m", "10", "-M", "5"]).expect("each alone is good").options().is_err());
+        // above what the kernel can give
+        for words in [&["-m", "10", "-M", "5"][..], &["-p", "0"], &["-p", "4194305"], &["-t", "4194305"]] {
+            assert!(parse(words).expect("each alone is good").options().is_err(), "{words:?}");
+        }
+        let own = std::process::id().to_string();
+        assert!(parse(&["-p", &own]).expect("a number").options().is_ok());
     }
 
     #[test]

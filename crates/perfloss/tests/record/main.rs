@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod command;
+mod container;
+mod devices;
 mod place;
 mod quota;
 mod table;

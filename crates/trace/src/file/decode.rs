@@ -208,6 +208,11 @@ impl<'a> Decoder<'a> {
         Ok((*state, byte & 0x10 != 0, byte & 0x20 != 0))
     }
 
+    /// A time, given as that of the event less its own.
+    fn before(&mut self) -> Result<TimeNs, Damage> {
+        Ok(TimeNs(self.last.0.wrapping_sub(self.signed()? as u64)))
+    }
+
     /// The next record; `None` at the end of the block.
     #[inline]
     pub(super) fn record(&mut self) -> Result<Option<Record>, Damage> {
@@ -260,6 +265,16 @@ impl<'a> Decoder<'a> {
                 Kind::ContentionEnd { task: self.task()?, lock: self.lock()?, ret: self.int32()? }
             }
             tag::BLOCKED_ON => Kind::BlockedOn { task: self.task()?, lock: self.lock()? },
+            tag::IO_DONE => Kind::IoDone {
+                task: self.task()?,
+                device: self.lock()?,
+                issued: match self.byte()? {
+                    0 => None,
+                    1 => Some(self.before()?),
+                    _ => return Err("a time is neither there nor not"),
+                },
+                done: self.before()?,
+            },
             tag::OWNER => {
                 Kind::Owner { lock: self.lock()?, owner: self.task_or_none()?, quality: self.quality()? }
             }

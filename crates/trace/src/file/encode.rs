@@ -126,6 +126,18 @@ pub(super) fn event(out: &mut Vec<u8>, event: &Event, last: TimeNs) {
             id!(out, task);
             id!(out, lock);
         }
+        Kind::IoDone { task, device, issued, done } => {
+            start(tag::IO_DONE);
+            id!(out, task);
+            id!(out, device);
+            // as differences, which are small
+            let before = |at: TimeNs| event.time.0.wrapping_sub(at.0) as i64;
+            out.push(issued.is_some().into());
+            if let Some(issued) = issued {
+                signed(out, before(issued));
+            }
+            signed(out, before(done));
+        }
         Kind::Owner { lock, owner, quality } => {
             start(tag::OWNER);
             id!(out, lock);

@@ -22,7 +22,7 @@ pub use writer::Writer;
 
 const MAGIC: &[u8; 8] = b"PFLTRACE";
 /// The version of the format that is written, and the newest that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const HEADER: usize = 24;
 const KIND_RECORDS: u32 = 1;
@@ -65,7 +65,9 @@ mod tag {
     pub const IRQ_EXIT: u8 = 20;
     pub const THROTTLE: u8 = 21;
     pub const LOST: u8 = 22;
+    /// Since version 2.
     pub const HELD_BACK: u8 = 23;
+    pub const IO_DONE: u8 = 24;
 
     pub const DEF_META: u8 = 64;
     pub const DEF_STR: u8 = 65;

@@ -30,6 +30,7 @@
 //! | switch | `switch A -> B STATE [preempt] [io] [syscall=N]`, STATE being A's |
 //! | waking | `wake WAKER -> A [cpu=N] [stack=S]`, WAKER being a task, `irq` or `?` |
 //! | contention | `begin A LOCK [spin] [read] [write] [rt] [percpu] [mutex] [owner=B \| reader=B \| last=B]`, `end A LOCK [ret=N]` |
+//! | a device is done | `iodone A DEVICE [issued=US] done=US`: it is what wakes A next |
 //! | blocked on, owner | `blocked A LOCK`, `owner LOCK [owner=B \| reader=B \| last=B]` |
 //! | buffer locks | `acquire A LOCK`, `release A LOCK` |
 //! | stack of a wait | `waitstack A [lock=LOCK] [kernel=S] [user=S] weight=US` |

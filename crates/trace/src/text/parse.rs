@@ -424,6 +424,12 @@ impl Parser {
                 task: self.task(args.next("a task")?)?,
                 lock: self.lock(args.next("a lock")?)?,
             },
+            "iodone" => Kind::IoDone {
+                task: self.task(args.next("a task")?)?,
+                device: self.lock(args.next("a device")?)?,
+                issued: args.value("issued").map(|t| micros(t).map(TimeNs)).transpose()?,
+                done: TimeNs(micros(args.value("done").ok_or("done= is missing")?)?),
+            },
             "owner" => {
                 let lock = self.lock(args.next("a lock")?)?;
                 let (owner, quality) = self.owner(args)?;

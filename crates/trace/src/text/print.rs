@@ -205,6 +205,11 @@ impl<'a> Printer<'a> {
             Kind::BlockedOn { task, lock } => {
                 write!(out, "blocked {} {}", self.name(task), self.lock(lock))
             }
+            Kind::IoDone { task, device, issued, done } => {
+                write!(out, "iodone {} {}", self.name(task), self.lock(device))?;
+                issued.map_or(Ok(()), |at| write!(out, " issued={}", micros(at.0)))?;
+                write!(out, " done={}", micros(done.0))
+            }
             Kind::Owner { lock, owner, quality } => {
                 write!(out, "owner {}", self.lock(lock))?;
                 self.owner(out, owner, quality)

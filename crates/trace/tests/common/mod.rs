@@ -127,6 +127,14 @@ fn kind() -> impl Strategy<Value = Kind> {
         }),
         (task(), lock(), any::<i32>()).prop_map(|(task, lock, ret)| Kind::ContentionEnd { task, lock, ret }),
         (task(), lock()).prop_map(|(task, lock)| Kind::BlockedOn { task, lock }),
+        (task(), lock(), proptest::option::of(any::<u64>()), any::<u64>()).prop_map(
+            |(task, device, issued, done)| Kind::IoDone {
+                task,
+                device,
+                issued: issued.map(TimeNs),
+                done: TimeNs(done)
+            }
+        ),
         (lock(), owner()).prop_map(|(lock, (owner, quality))| Kind::Owner { lock, owner, quality }),
         (task(), lock()).prop_map(|(task, lock)| Kind::Acquired { task, lock }),
         (task(), lock()).prop_map(|(task, lock)| Kind::Released { task, lock }),
