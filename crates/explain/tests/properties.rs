@@ -285,6 +285,22 @@ proptest! {
     }
 
     #[test]
+    fn what_is_left_out_is_shown_nowhere(trace in machine()) {
+        // t4 is no task of the workload, but may hold what it waits for
+        let scope = Scope { without: vec![14], ..Scope::default() };
+        let e = explain(&mut trace.source(), &scope).unwrap();
+        prop_assert!(e.roots.iter().flat_map(|r| &r.holders).all(|h| h.name != "t4"), "{}", summary(&e));
+        let own = |node: &explain::ChainNode| matches!(node, explain::ChainNode::Tasks { name, .. } if name == "t4");
+        prop_assert!(!e.chain.nodes.iter().any(own));
+        // the times of waits stay what they are
+        let whole = explained(&trace);
+        prop_assert_eq!(e.times, whole.times);
+        for (a, b) in e.roots.iter().zip(&whole.roots) {
+            prop_assert_eq!((a.wait_ns, a.split), (b.wait_ns, b.split));
+        }
+    }
+
+    #[test]
     fn the_parts_of_a_wait_are_the_wait(trace in machine()) {
         for root in explained(&trace).roots {
             if matches!(root.kind, explain::RootKind::Lock(_)) {

@@ -38,7 +38,12 @@ impl Finish<'_> {
                 *edges.entry((from, to)).or_default() += ns;
             }
         }
-        let mut holders: Vec<_> = self.account.holders.iter().filter(|(_, ns)| **ns > 0).collect();
+        let mut holders: Vec<_> = self
+            .account
+            .holders
+            .iter()
+            .filter(|((_, task, _), ns)| **ns > 0 && !self.is_own(*task))
+            .collect();
         holders.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         for ((end, task, work), ns) in holders {
             let Some(from) = self.called.get(end).and_then(|c| ends.get(c)).copied() else { continue };

@@ -110,6 +110,11 @@ impl Finish<'_> {
         top.filter(|(_, ns)| *ns > total / 2).map_or(String::new(), |(name, _)| name.to_owned())
     }
 
+    /// Whether it is a task of perfloss itself, which is shown nowhere.
+    pub(super) fn is_own(&self, task: TaskId) -> bool {
+        self.tables.task(task).is_some_and(|row| self.engine.scope.leaves_out(row))
+    }
+
     /// The name of a task, for kernel workers that of their work.
     pub(super) fn holder_name(&self, task: TaskId, work: Option<&str>) -> String {
         let name = self.tables.task_name(task);

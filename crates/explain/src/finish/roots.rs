@@ -100,7 +100,7 @@ impl Finish<'_> {
     fn holders(&mut self, roots: &mut [Root], index: &HashMap<Called, usize>) {
         let mut sums: HashMap<(usize, String), Holder> = HashMap::new();
         for ((end, task, work), ns) in &self.account.holders {
-            let Some(i) = self.index(index, *end) else { continue };
+            let Some(i) = self.index(index, *end).filter(|_| !self.is_own(*task)) else { continue };
             let name = self.holder_name(*task, work.map(|w| self.tables.symbol_name(w)));
             let in_scope = self.tables.task(*task).is_some_and(|t| self.engine.scope.contains(t));
             let holder =

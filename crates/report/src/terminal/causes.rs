@@ -272,7 +272,7 @@ fn budget_words(seen: &Recorded) -> Option<String> {
         ("the kernel", seen.system_s),
         ("spinning", seen.spin_s),
         ("interrupts", seen.irq_s),
-        ("other processes", seen.other_s),
+        ("others", seen.other_s),
     ];
     let share = |s: f64| s / seen.capacity_s;
     let words: Vec<String> = parts
