@@ -136,7 +136,7 @@
     });
   }
 
-  // On paper everything is open.
+  // On paper everything is open; the style leaves out the stacks of the cards, which the flame graphs show.
   addEventListener("beforeprint", () => {
     for (const d of document.querySelectorAll("details")) d.open = true;
   });
