@@ -133,6 +133,30 @@ fn fsync_in_a_loop_is_io() {
 }
 
 #[test]
+fn waits_for_io_end_at_the_device_whose_requests_ended_them() {
+    // forty times a block was written and synced; what the program measured of that itself, in us
+    let synced_us = 7_097.0;
+    let e = explained("fsync_device");
+    let on_disk = |class: &str| {
+        let root = root(&e, class, "vda");
+        assert_eq!(root.kind, RootKind::Io);
+        assert_eq!(root.split.total_ns(), root.wait_ns);
+        // most of it is the disk at work: the rest is workers, and the way to the CPU
+        assert!(root.split.holder_running_ns > root.wait_ns / 2, "{root:?}");
+        root.wait_ns
+    };
+    let waited_us = (on_disk("writes") + on_disk("flushes")) as f64 / 1e3;
+    assert!(waited_us > 0.5 * synced_us && waited_us < synced_us, "{waited_us} of {synced_us}");
+    assert!(has_path(root(&e, "flushes", "vda"), "submit_bio_wait"));
+    // no wait is left without a device
+    assert!(
+        e.roots.iter().all(|r| r.kind != RootKind::Io || r.object.as_deref() == Some("vda")),
+        "{:?}",
+        e.roots
+    );
+}
+
+#[test]
 fn the_slow_steps_of_a_build_are_named_by_their_command_lines() {
     let e = explained("make");
     let commands: Vec<&str> = e.serial.iter().map(|s| s.command.as_str()).collect();
