@@ -8,6 +8,11 @@
 # run on this kernel, are left out and named.
 set -u
 rounds=${1:?how many rounds?}
+if [ -z "${IN_NAMESPACE:-}" ]; then
+	# bpftrace wants tracefs, which may not be mounted
+	IN_NAMESPACE=1 exec unshare -m --propagation private "$0" "$@"
+fi
+[ -d /sys/kernel/tracing/events/sched ] || mount -t tracefs tracefs /sys/kernel/tracing
 here=$(cd "$(dirname "$0")" && pwd)
 PERFLOSS=${PERFLOSS:-${CARGO_TARGET_DIR:-$here/../../target}/release/perfloss}
 OFFCPUTIME=${OFFCPUTIME:-$(command -v offcputime || echo /usr/sbin/offcputime)}
@@ -15,7 +20,7 @@ OFFCPUTIME=${OFFCPUTIME:-$(command -v offcputime || echo /usr/sbin/offcputime)}
 command_of() {
 	case $1 in
 	perfloss) echo "$PERFLOSS offcpu -K" ;;
-	offcputime) echo "stdbuf -oL $OFFCPUTIME -K" ;;
+	offcputime) echo "stdbuf -oL $OFFCPUTIME" ;;
 	offcputime-bpfcc) echo "offcputime-bpfcc -K" ;;
 	bpftrace) echo "bpftrace -e tracepoint:sched:sched_switch{printf(\"first\\n\");exit();}" ;;
 	esac
