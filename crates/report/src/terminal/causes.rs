@@ -247,7 +247,7 @@ pub(super) fn recorded(out: &mut Out, point: &Point) {
         };
         parts.add(rank, |out| out.lines.extend(text::wrap(&line, out.width, 10)));
     }
-    if let Some(seconds) = point.recorded.as_ref().and_then(|r| r.runnable_s).filter(|s| *s > 0.0)
+    if let Some(seconds) = point.recorded.as_ref().and_then(|r| r.runnable_s).filter(|s| *s >= 0.01)
         && point.recorded.as_ref().is_some_and(|r| seconds > LOSS * r.capacity_s)
     {
         let line = format!("The tasks waited {} s for CPUs that others had.", text::cpu_seconds(seconds));

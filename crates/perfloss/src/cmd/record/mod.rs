@@ -221,6 +221,9 @@ fn point(args: &Args, e: &Explanation, seen: &Seen, end: Option<End>) -> Point {
     let idle = e.budget.idle_ns / 1e9;
     let wall = seen.wall.as_secs_f64();
     let sampled = |time: explain::SampledTime| time.ns / 1e9;
+    // who is held back by a quota waits for no CPU
+    let held_back =
+        e.roots.iter().filter(|r| r.kind == explain::RootKind::Throttled).map(|r| r.wait_ns).sum();
     let coverage = (wall > 0.0).then(|| (e.window_ns as f64 / 1e9 / wall).min(1.0));
     let trace = args.trace.as_ref().map_or_else(|| TRACE.to_owned(), |path| path.display().to_string());
     let mut point = Point {
@@ -238,7 +241,7 @@ fn point(args: &Args, e: &Explanation, seen: &Seen, end: Option<End>) -> Point {
             spin_s: e.budget.spin.map(sampled),
             irq_s: e.budget.irq.map(sampled),
             other_s: Some(e.budget.others_ns as f64 / 1e9),
-            runnable_s: Some(e.times.runnable_ns as f64 / 1e9),
+            runnable_s: Some(e.times.runnable_ns.saturating_sub(held_back) as f64 / 1e9),
             unaccounted_s: Some(capacity - idle - (e.budget.scope_ns + e.budget.others_ns) as f64 / 1e9),
             exit_status: match end {
                 Some(End::Exit(status)) => Some(status),
