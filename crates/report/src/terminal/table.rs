@@ -111,7 +111,7 @@ pub(super) fn points(out: &mut Out, group: &Group<'_>) {
     ] {
         let large = |b: &Budget| of(b).zip(b.total).is_some_and(|(us, total)| us >= MATTERS * total);
         if rows.iter().any(|r| r.point.valid && r.point.budget_us_per_op.as_ref().is_some_and(large)) {
-            columns.push(Column { head, keep: 8, budget: false, cells: part(of) });
+            columns.push(Column { head, keep: 6, budget: false, cells: part(of) });
         }
     }
     // Columns that say nothing in any row are left out; the mandatory ones stay.
