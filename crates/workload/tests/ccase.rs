@@ -4,7 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::case::{Outcome, run};
+use common::case::{Outcome, alone, run};
 use workload::Mode::{self, Processes, Threads};
 use workload::ccase::{CompileError, Compiled, compile};
 
@@ -13,6 +13,7 @@ fn source(name: &str) -> PathBuf {
 }
 
 fn compiled_from(source: &Path) -> Result<Compiled, CompileError> {
+    let _alone = alone();
     let scratch = tempfile::tempdir().expect("a directory");
     compile(source, scratch.path())
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,16 @@ pub struct Outcome {
     pub stderr: String,
 }
 
+/// A fork has only the thread that called it: what another thread holds at that moment (whoever starts a compiler holds the environment)
+/// is held for ever in the child. So nobody compiles while somebody forks.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs the case until every task has counted `operations`, or the case has failed.
 pub fn run(compiled: &Compiled, tasks: u32, mode: Mode, operations: u64) -> Outcome {
+    let _alone = alone();
     let dir = tempfile::tempdir().expect("a directory");
     let object = compiled.to_memfd().expect("a memfd");
     let path = format!("/proc/self/fd/{}", object.as_raw_fd());
