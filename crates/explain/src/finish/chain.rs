@@ -1,6 +1,7 @@
 //! Who waits for whom, as a graph.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 
 use trace::TaskId;
 
@@ -68,29 +69,29 @@ fn shown(kind: RootKind) -> bool {
     !matches!(kind, RootKind::Child | RootKind::Sleep | RootKind::WakeUp | RootKind::Other)
 }
 
-fn task_node(chain: &mut Chain, known: &mut HashMap<String, u32>, name: &str) -> Option<u32> {
-    if let Some(node) = known.get(name) {
+/// The node of that key: the one that is known, or a new one while there is room.
+fn node<K: Clone + Eq + Hash>(
+    chain: &mut Chain,
+    known: &mut HashMap<K, u32>,
+    key: &K,
+    new: impl FnOnce(K) -> ChainNode,
+) -> Option<u32> {
+    if let Some(node) = known.get(key) {
         return Some(*node);
     }
     if chain.nodes.len() >= NODES {
         return None;
     }
     let node = chain.nodes.len() as u32;
-    chain.nodes.push(ChainNode::Tasks { name: name.to_owned(), count: 1 });
-    known.insert(name.to_owned(), node);
+    chain.nodes.push(new(key.clone()));
+    known.insert(key.clone(), node);
     Some(node)
 }
 
+fn task_node(chain: &mut Chain, known: &mut HashMap<String, u32>, name: &str) -> Option<u32> {
+    node(chain, known, &name.to_owned(), |name| ChainNode::Tasks { name, count: 1 })
+}
+
 fn end_node(chain: &mut Chain, known: &mut HashMap<Called, u32>, called: &Called) -> Option<u32> {
-    if let Some(node) = known.get(called) {
-        return Some(*node);
-    }
-    if chain.nodes.len() >= NODES {
-        return None;
-    }
-    let node = chain.nodes.len() as u32;
-    let Called { kind, class, object } = called.clone();
-    chain.nodes.push(ChainNode::End { kind, class, object });
-    known.insert(called.clone(), node);
-    Some(node)
+    node(chain, known, called, |Called { kind, class, object }| ChainNode::End { kind, class, object })
 }
