@@ -198,12 +198,16 @@ impl KernelStack {
                 found.spins_for = Some(name.to_owned());
             }
             if found.group.is_none() {
-                found.group = group(name).map(str::to_owned);
+                found.group = group(&GROUPS, name).map(str::to_owned);
             }
         }
         if found.group.is_none() {
             let modules = tables.frames(stack).iter().filter_map(|f| tables.symbol(*f)?.module);
             found.group = modules.map(|m| tables.str(m).trim_matches(['[', ']']).to_owned()).next();
+        }
+        if found.group.is_none() {
+            let mut names = tables.stack_names(stack).map(plain);
+            found.group = names.find_map(|name| group(&LAST_GROUPS, name)).map(str::to_owned);
         }
         found
     }
@@ -235,6 +239,8 @@ fn entry(name: &str) -> Option<(u8, &str)> {
         "kernel_wait4" => (2, "wait4"),
         "ksys_read" => (2, "read"),
         "ksys_write" => (2, "write"),
+        "ksys_mmap_pgoff" => (2, "mmap"),
+        "__vm_munmap" => (2, "munmap"),
         "process_one_work" | "worker_thread" => (3, "worker"),
         "kthread" => (4, "kernel thread"),
         "exit_to_user_mode_loop" | "irqentry_exit_to_user_mode" => (5, "return to user"),
@@ -247,45 +253,46 @@ fn entry(name: &str) -> Option<(u8, &str)> {
     })
 }
 
+/// Parts of the kernel, and how the names of their functions begin; the innermost function that is here decides.
+#[rustfmt::skip]
+const GROUPS: [(&str, &[&str]); 15] = [
+    ("xfs", &["xfs_", "xlog_"]),
+    ("btrfs", &["btrfs_"]),
+    ("ext4", &["ext4_", "jbd2_"]),
+    ("tmpfs", &["shmem_"]),
+    ("f2fs", &["f2fs_"]),
+    ("overlay", &["ovl_"]),
+    ("nfs", &["nfs"]),
+    ("fuse", &["fuse_"]),
+    ("block", &["blk_", "blkdev_", "submit_bio", "loop_", "lo_"]),
+    ("net", &["tcp_", "udp_", "unix_", "sock_"]),
+    ("pipe", &["pipe_", "anon_pipe_"]),
+    ("futex", &["futex_", "do_futex"]),
+    ("mm", &[
+        "memcg_", "mem_cgroup_", "folio_", "filemap_", "do_anonymous_page", "unmap_", "exit_mmap", "vma_", "vms_", "do_vmi_",
+        "handle_mm_fault", "exc_page_fault", "asm_exc_page_fault", "do_mmap", "mmap_", "vm_mmap_", "ksys_mmap_", "__vm_munmap",
+        "do_mprotect", "do_brk", "__do_sys_brk", "do_madvise",
+    ]),
+    ("process", &[
+        "copy_process", "kernel_clone", "begin_new_exec", "do_execveat", "do_exit", "kernel_wait", "do_wait",
+    ]),
+    ("vfs", &[
+        "vfs_", "path_openat", "filename_lookup", "user_path_at", "getname", "do_filp_open", "do_sys_openat", "__fput", "dput",
+        "do_readlinkat", "do_faccessat", "do_unlinkat", "do_mkdirat", "do_renameat", "iterate_dir", "__do_sys_newfstatat",
+    ]),
+];
+
+/// What a stack without any of them is in: everything above calls the scheduler and is interrupted.
+#[rustfmt::skip]
+const LAST_GROUPS: [(&str, &[&str]); 2] = [
+    ("sched", &["schedule", "__schedule", "exit_to_user_mode_loop"]),
+    ("interrupt", &["sysvec_", "asm_sysvec_", "common_interrupt", "asm_common_interrupt", "irqentry_exit"]),
+];
+
 /// The part of the kernel that a function belongs to, by its name.
-fn group(name: &str) -> Option<&'static str> {
-    const GROUPS: [(&str, &str); 34] = [
-        ("xlog_", "xfs"),
-        ("xfs_", "xfs"),
-        ("btrfs_", "btrfs"),
-        ("ext4_", "ext4"),
-        ("jbd2_", "ext4"),
-        ("shmem_", "tmpfs"),
-        ("f2fs_", "f2fs"),
-        ("ovl_", "overlay"),
-        ("nfs", "nfs"),
-        ("blk_", "block"),
-        ("blkdev_", "block"),
-        ("submit_bio", "block"),
-        ("loop_", "block"),
-        ("lo_", "block"),
-        ("tcp_", "net"),
-        ("udp_", "net"),
-        ("unix_", "net"),
-        ("sock_", "net"),
-        ("pipe_", "pipe"),
-        ("anon_pipe_", "pipe"),
-        ("futex_", "futex"),
-        ("do_futex", "futex"),
-        ("memcg_", "mm"),
-        ("mem_cgroup_", "mm"),
-        ("folio_", "mm"),
-        ("filemap_", "mm"),
-        ("handle_mm_fault", "mm"),
-        ("mmap_", "mm"),
-        ("do_anonymous_page", "mm"),
-        ("unmap_", "mm"),
-        ("copy_process", "process"),
-        ("begin_new_exec", "process"),
-        ("do_exit", "process"),
-        ("path_openat", "vfs"),
-    ];
-    GROUPS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, group)| *group)
+fn group(groups: &[(&'static str, &[&str])], name: &str) -> Option<&'static str> {
+    let of = |(_, prefixes): &&(&str, &[&str])| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    groups.iter().find(of).map(|(group, _)| *group)
 }
 
 #[cfg(test)]
@@ -311,6 +318,31 @@ mod tests {
         assert!(found.spins);
         assert_eq!(found.spins_for.as_deref(), Some("xfs_inode_lock"));
         assert_eq!((found.entry.as_deref(), found.group.as_deref()), (Some("unlink"), Some("xfs")));
+    }
+
+    #[test]
+    fn a_part_of_the_kernel_is_told_by_the_innermost_function_that_is_of_one() {
+        let of = |frames: &[&str]| stack(frames).group;
+        let waits = ["__schedule", "schedule", "do_wait", "kernel_wait4", "do_syscall_64"];
+        assert_eq!(of(&waits).as_deref(), Some("process"));
+        let maps = [
+            "mas_preallocate",
+            "__mmap_region",
+            "do_mmap",
+            "vm_mmap_pgoff",
+            "load_elf_binary",
+            "__x64_sys_execve",
+        ];
+        assert_eq!(of(&maps).as_deref(), Some("mm"));
+        assert_eq!(
+            of(&["finish_task_switch", "__schedule", "schedule", "irqentry_exit"]).as_deref(),
+            Some("sched")
+        );
+        assert_eq!(
+            of(&["irqentry_exit_to_user_mode", "asm_sysvec_apic_timer_interrupt"]).as_deref(),
+            Some("interrupt")
+        );
+        assert_eq!(of(&["do_syscall_64", "entry_SYSCALL_64_after_hwframe"]), None);
     }
 
     #[test]
