@@ -24,7 +24,5 @@ fn main() {
         ])
         .build()
         .expect("clang compiles the BPF programs (Debian: apt-get install clang libelf-dev zlib1g-dev)");
-    for file in ["capture.bpf.c", "uapi.h", "layout.h", "kernel.h", "ring.h", "lock.h"] {
-        println!("cargo:rerun-if-changed=src/bpf/{file}");
-    }
+    println!("cargo:rerun-if-changed=src/bpf");
 }

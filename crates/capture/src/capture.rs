@@ -18,7 +18,7 @@ use crate::loader::{Layouts, Loaded, Plan};
 use crate::machine;
 use crate::names::Namer;
 use crate::quota::{self, Counters};
-use crate::reader::{Batch, Entry, OwnIds, Reader, Rings, Store};
+use crate::reader::{self, Batch, Entry, OwnIds, Reader, Rings, Store, Unfinished};
 use crate::scope::Scope;
 use crate::sys;
 
@@ -124,6 +124,9 @@ pub struct Report {
     pub unseen_switches: u64,
     /// Processes with user stacks that were too short-lived for their mappings to be read: these stacks have no names.
     pub late_maps: u64,
+    /// Of the lost events and stacks: records that a program had begun when the window closed, and did not finish within a fifth of a
+    /// second. The waits of such stacks are not in `lost_stack_ns`.
+    pub unfinished: u64,
     /// What could not be captured on this kernel, in words.
     pub missing: Vec<String>,
     /// Bytes of the trace file.
@@ -134,6 +137,17 @@ impl Report {
     /// Whether everything that was to be captured was.
     pub fn complete(&self) -> bool {
         self.lost_events == 0 && self.lost_stacks == 0
+    }
+
+    /// Counts what was never finished as lost.
+    pub(crate) fn add_unfinished(&mut self, unfinished: &Unfinished) {
+        let events: u64 = unfinished.events.iter().sum();
+        for (lost, more) in self.lost_by_cpu.iter_mut().zip(&unfinished.events) {
+            *lost += more;
+        }
+        self.lost_events += events;
+        self.lost_stacks += unfinished.stacks;
+        self.unfinished += events + unfinished.stacks;
     }
 }
 
@@ -151,7 +165,7 @@ pub struct Capture {
     stop: Arc<AtomicBool>,
     end: Arc<Mutex<End>>,
     from: u64,
-    drain: Option<JoinHandle<u64>>,
+    drain: Option<JoinHandle<()>>,
     convert: Option<JoinHandle<Result<Finished, Error>>>,
 }
 
@@ -164,9 +178,7 @@ struct End {
 
 struct Finished {
     builder: Builder,
-    events: u64,
-    lost_stacks: u64,
-    bytes: u64,
+    report: Report,
     kept: bool,
     /// XFS was loaded meanwhile.
     xfs_came: bool,
@@ -210,11 +222,11 @@ impl Capture {
         let drain = thread::Builder::new()
             .name("perfloss-drain".into())
             .spawn({
-                let stop = stop.clone();
+                let (stop, end) = (stop.clone(), end.clone());
                 let poll = options.poll;
                 move || {
                     usual_priority();
-                    drain(reader, &send, &stop, poll)
+                    drain(reader, send, &stop, poll, &end);
                 }
             })
             .map_err(thread_error)?;
@@ -269,13 +281,13 @@ impl Capture {
         let mut report = Report { from: TimeNs(self.from), until: TimeNs(until), ..Report::default() };
         losses(&loaded, &mut report);
         report.missing = std::mem::take(&mut loaded.missing);
-        let end = End { report: report.clone(), quotas: quota::counters() };
+        let end = End { report, quotas: quota::counters() };
         *self.end.lock().map_err(|_| Error::Reader)? = end;
         self.stop.store(true, Ordering::SeqCst);
         let drain = self.drain.take().ok_or(Error::Reader)?;
         drain.thread().unpark();
         let convert = self.convert.take().ok_or(Error::Reader)?;
-        Ok(Closed { loaded, drain, convert, report })
+        Ok(Closed { loaded, drain, convert })
     }
 }
 
@@ -283,9 +295,8 @@ impl Capture {
 pub struct Closed {
     /// The rings, which the reader still reads.
     loaded: Loaded,
-    drain: JoinHandle<u64>,
+    drain: JoinHandle<()>,
     convert: JoinHandle<Result<Finished, Error>>,
-    report: Report,
 }
 
 impl Closed {
@@ -294,12 +305,9 @@ impl Closed {
     /// # Errors
     /// What writing the trace fails with; [`Error::Reader`] if the reader died.
     pub fn finish(self) -> Result<Captured, Error> {
-        let mut report = self.report;
-        report.late_maps = self.drain.join().map_err(|_| Error::Reader)?;
+        self.drain.join().map_err(|_| Error::Reader)?;
         let finished = self.convert.join().map_err(|_| Error::Reader)??;
-        report.events = finished.events;
-        report.lost_stacks += finished.lost_stacks;
-        report.bytes_written = finished.bytes;
+        let mut report = finished.report;
         if finished.xfs_came && !self.loaded.xfs_detail {
             report.missing.push(format!("XFS was loaded while the capture ran: {ONLY_WAITS}"));
         }
@@ -440,19 +448,24 @@ pub(crate) fn losses(loaded: &Loaded, report: &mut Report) {
     }
 }
 
-/// Empties the rings now and then. Returns how many user stacks came too late for their process's mappings.
-fn drain(mut reader: Reader, send: &SyncSender<Batch>, stop: &AtomicBool, poll: Duration) -> u64 {
+/// Empties the rings now and then, and to the last record when the capture ends.
+fn drain(mut reader: Reader, send: SyncSender<Batch>, stop: &AtomicBool, poll: Duration, end: &Mutex<End>) {
     // whoever empties the rings must not wait behind the workload
     machine::set_nice(-10);
-    loop {
-        let last = stop.load(Ordering::SeqCst);
-        let batch = reader.drain();
-        if send.send(batch).is_err() || last {
-            return reader.late_maps;
+    while !stop.load(Ordering::SeqCst) {
+        if send.send(reader.drain()).is_err() {
+            return;
         }
         let busy = reader.fullest() > 0.1;
         thread::park_timeout(if busy { poll / 8 } else { poll });
     }
+    let (batch, unfinished) = reader.drain_rest(reader::PATIENCE);
+    if let Ok(mut end) = end.lock() {
+        end.report.late_maps = reader.late_maps;
+        end.report.add_unfinished(&unfinished);
+    }
+    // the converter is gone if writing has failed: it says so itself
+    let _ = send.send(batch);
 }
 
 /// Converts what the reader brings, and hands it to the sink.
@@ -493,22 +506,24 @@ fn convert(
     }
     // the programs are still loaded: their names are wanted to tell the tracer's own frames
     converter.read_kernel_symbols();
-    let End { report: end, quotas } = end.lock().map_err(|_| Error::Reader)?.clone();
+    let End { mut report, quotas } = end.lock().map_err(|_| Error::Reader)?.clone();
     // 0: the capture was dropped, and nobody wants the rest
-    let until = if end.until.0 == 0 { safe } else { end.until.0 };
+    let until = if report.until.0 == 0 { safe } else { report.until.0 };
     converter.set_until(until);
     entries.sort_by_key(|e| e.ts);
     converter.convert(&entries, &store);
     converter.close_window(until, &quotas, &store);
     let Converter { mut builder, events, lost_stacks, .. } = converter;
+    report.events = events;
+    report.lost_stacks += lost_stacks;
     let summary = builder.summary_mut();
-    summary.lost_events = end.lost_events;
-    summary.lost_stacks = end.lost_stacks + lost_stacks;
-    summary.truncated_names += end.truncated_names;
+    summary.lost_events = report.lost_events;
+    summary.lost_stacks = report.lost_stacks;
+    summary.truncated_names += report.truncated_names;
     let kept = matches!(output, Output::Memory);
-    let bytes = output.finish(&mut builder)?;
+    report.bytes_written = output.finish(&mut builder)?;
     let xfs_came = !had_xfs && layouts.has_xfs();
-    Ok(Finished { builder, events, lost_stacks, bytes, kept, xfs_came })
+    Ok(Finished { builder, report, kept, xfs_came })
 }
 
 enum Output {

@@ -344,6 +344,7 @@ impl Converter {
         match e.kind {
             ev::FORK => return self.fork(cpu, e, inside),
             ev::EXIT => return self.exit(cpu, e, inside),
+            ev::LOST => return self.lost(cpu, e),
             _ if !inside => return,
             _ => {}
         }
@@ -435,12 +436,16 @@ impl Converter {
                 let issued = Some(e.a as u32).filter(|age| *age != 0).map(|age| at(u64::from(age)));
                 self.push(e.ts, cpu, Kind::IoDone { task, device, issued, done: at(e.a >> 32) });
             }
-            ev::LOST => {
-                // its own time is when the gap began; it is told at its end
-                self.builder.summary_mut().lost_events += u64::from(e.tid);
-                self.push(e.a, cpu, Kind::Lost { count: e.tid, from: time(e.ts) });
-            }
             _ => {}
+        }
+    }
+
+    /// A gap in what a CPU has written, as far as it is in the window. Its own time is when it began; it is told at its end.
+    fn lost(&mut self, cpu: u16, e: &RawEvent) {
+        self.builder.summary_mut().lost_events += u64::from(e.tid);
+        if e.ts <= self.until && e.a >= self.from {
+            let from = time(e.ts.max(self.from));
+            self.push(e.a.min(self.until), cpu, Kind::Lost { count: e.tid, from });
         }
     }
 

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::layout::{self, RawBig, RawOptions, big, text};
 use crate::loader::{Loaded, Plan};
 use crate::machine;
-use crate::reader::{Entry, Item, Note, OwnIds, RawStack, Reader, Rings, Store};
+use crate::reader::{self, Entry, Item, Note, OwnIds, RawStack, Reader, Rings, Store, Unfinished};
 use crate::symbols::{KernelSymbols, UserSymbols, is_tracer_frame};
 use crate::sys;
 
@@ -123,7 +123,7 @@ pub struct OffCpu {
     options: Options,
     from: u64,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<(Reader, Sums)>>,
+    thread: Option<JoinHandle<(Reader, Sums, Unfinished)>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -219,7 +219,10 @@ impl OffCpu {
                     let mut entries = Vec::new();
                     loop {
                         let last = stop.load(Ordering::SeqCst);
-                        let mut batch = reader.drain();
+                        let (mut batch, unfinished) = match last {
+                            true => reader.drain_rest(reader::PATIENCE),
+                            false => (reader.drain(), Unfinished::default()),
+                        };
                         sums.store.extend(&mut batch);
                         entries.append(&mut batch.entries);
                         entries.sort_by_key(|e: &Entry| e.ts);
@@ -228,7 +231,7 @@ impl OffCpu {
                         let n = entries.partition_point(|e| e.ts <= safe);
                         entries.drain(..n).for_each(|e| sums.add(e));
                         if last {
-                            return (reader, sums);
+                            return (reader, sums, unfinished);
                         }
                         let busy = reader.fullest() > 0.1;
                         thread::park_timeout(Duration::from_millis(if busy { 2 } else { 20 }));
@@ -258,7 +261,7 @@ impl OffCpu {
         self.stop.store(true, Ordering::SeqCst);
         let thread = self.thread.take().ok_or(Error::Reader)?;
         thread.thread().unpark();
-        let (mut reader, mut sums) = thread.join().map_err(|_| Error::Reader)?;
+        let (mut reader, mut sums, unfinished) = thread.join().map_err(|_| Error::Reader)?;
         for bytes in rest.chunks_exact(size_of::<RawBig>()) {
             let Some(record) = sys::from_bytes::<RawBig>(bytes) else { continue };
             if self.counts(&record) {
@@ -275,6 +278,7 @@ impl OffCpu {
             ..Report::default()
         };
         losses(&loaded, &mut report);
+        report.add_unfinished(&unfinished);
         report.missing = std::mem::take(&mut loaded.missing);
         let named = kernel.is_ok();
         let rows = sums.rows(&self.options, &kernel.unwrap_or_else(|_| KernelSymbols::none()));

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::layout::{self, LockInfo, RawBig, RawEvent, TaskSeed, big, ev};
 use crate::loader::{BIG_SEQ, BIG_TAIL, EVENT_SEQ, Loaded, TAIL};
@@ -189,6 +190,35 @@ impl Rings {
     }
 }
 
+impl Rings {
+    /// Where the small record with that number is.
+    fn event_at(&self, cpu: usize, number: u64) -> usize {
+        cpu * self.events_per_cpu + (number & (self.events_per_cpu as u64 - 1)) as usize
+    }
+
+    /// Where the large record with that number is.
+    fn big_at(&self, cpu: usize, number: u64) -> usize {
+        cpu * self.bigs_per_cpu + (number & (self.bigs_per_cpu as u64 - 1)) as usize
+    }
+}
+
+/// Whether a record carries the number that is written last.
+fn is_published(seq: u32, number: u64) -> bool {
+    seq == (number as u32).wrapping_add(1)
+}
+
+/// Records that programs had begun to write when the capture ended, and did not finish.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Small ones, by CPU.
+    pub events: Vec<u64>,
+    /// Large ones. How long the waits were is not known.
+    pub stacks: u64,
+}
+
+/// How long a program that writes a record when the capture ends is waited for.
+pub const PATIENCE: Duration = Duration::from_millis(200);
+
 /// Of a futex operation: the word is not shared with other processes.
 const FUTEX_PRIVATE: u16 = 128;
 
@@ -218,62 +248,121 @@ impl Reader {
 
     /// What is in the rings now.
     pub fn drain(&mut self) -> Batch {
+        let safe = self.read_rings();
+        Batch { safe, ..std::mem::take(&mut self.batch) }
+    }
+
+    /// What is in the rings when nobody writes any more, except programs that were held up while they wrote (a hypervisor took
+    /// their CPU). These are waited for, `patience` at most; what they have not finished then is lost, and nothing else.
+    pub fn drain_rest(&mut self, patience: Duration) -> (Batch, Unfinished) {
+        let end = Instant::now() + patience;
+        let mut safe = self.read_rings();
+        while self.fullest() > 0.0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+            safe = self.read_rings();
+        }
+        let unfinished = self.skip_unfinished();
+        (Batch { safe, ..std::mem::take(&mut self.batch) }, unfinished)
+    }
+
+    /// Takes what is published. No record older than the returned time can come later.
+    fn read_rings(&mut self) -> u64 {
         let mut safe = sys::monotonic_ns();
+        for cpu in 0..self.rings.cpus {
+            if !self.read_events(cpu) {
+                safe = safe.min(self.last[cpu]);
+            }
+        }
+        for cpu in 0..self.rings.cpus {
+            self.read_bigs(cpu);
+        }
+        safe
+    }
+
+    /// Takes small records up to the first that is reserved and not yet written. Whether there was none.
+    fn read_events(&mut self, cpu: usize) -> bool {
         let rings = self.rings.clone();
-        for cpu in 0..rings.cpus {
-            let head = rings.areas.read(cpu).head;
-            let mut tail = self.tails[cpu];
-            let base = cpu * rings.events_per_cpu;
-            let mask = rings.events_per_cpu as u64 - 1;
-            while tail != head {
-                let at = base + (tail & mask) as usize;
-                if rings.events.read_u32_acquire(at, EVENT_SEQ) != (tail as u32).wrapping_add(1) {
-                    // reserved, not yet written
-                    safe = safe.min(self.last[cpu]);
-                    break;
-                }
-                let event = rings.events.read(at);
-                self.last[cpu] = self.last[cpu].max(event.ts);
-                self.own_ids.event(&event);
-                let ts = match event.kind {
-                    // a gap is told at its end
-                    ev::LOST => event.a,
-                    ev::FUTEX if event.x & FUTEX_PRIVATE == 0 => {
-                        self.maps_of(event.other, &[], event.ts);
-                        event.ts
+        let head = rings.areas.read(cpu).head;
+        let start = self.tails[cpu];
+        while self.tails[cpu] != head {
+            let tail = self.tails[cpu];
+            let at = rings.event_at(cpu, tail);
+            if !is_published(rings.events.read_u32_acquire(at, EVENT_SEQ), tail) {
+                break;
+            }
+            let event = rings.events.read(at);
+            self.last[cpu] = self.last[cpu].max(event.ts);
+            self.own_ids.event(&event);
+            if event.kind == ev::FUTEX && event.x & FUTEX_PRIVATE == 0 {
+                self.maps_of(event.other, &[], event.ts);
+            }
+            self.push(cpu, event);
+            self.tails[cpu] = tail + 1;
+        }
+        if self.tails[cpu] != start {
+            rings.areas.write_u64_release(cpu, TAIL, self.tails[cpu]);
+        }
+        self.tails[cpu] == head
+    }
+
+    fn push(&mut self, cpu: usize, event: RawEvent) {
+        // a gap is told at its end
+        let ts = if event.kind == ev::LOST { event.a } else { event.ts };
+        self.batch.entries.push(Entry { ts, cpu: cpu as u16, item: Item::Event(event) });
+    }
+
+    /// The same of large records.
+    fn read_bigs(&mut self, cpu: usize) -> bool {
+        let rings = self.rings.clone();
+        let head = rings.areas.read(cpu).big_head;
+        let start = self.big_tails[cpu];
+        while self.big_tails[cpu] != head {
+            let tail = self.big_tails[cpu];
+            let at = rings.big_at(cpu, tail);
+            if !is_published(rings.bigs.read_u32_acquire(at, BIG_SEQ), tail) {
+                break;
+            }
+            let record = rings.bigs.read(at);
+            self.take(&record, cpu as u16);
+            self.big_tails[cpu] = tail + 1;
+        }
+        if start != self.big_tails[cpu] {
+            rings.areas.write_u64_release(cpu, BIG_TAIL, self.big_tails[cpu]);
+        }
+        self.big_tails[cpu] == head
+    }
+
+    /// Gives up records that are reserved and not written, and takes those behind them.
+    fn skip_unfinished(&mut self) -> Unfinished {
+        let mut unfinished = Unfinished { events: vec![0; self.rings.cpus], stacks: 0 };
+        for cpu in 0..self.rings.cpus {
+            while !self.read_events(cpu) {
+                let since = self.last[cpu];
+                let mut count = 0;
+                let rings = self.rings.clone();
+                let head = rings.areas.read(cpu).head;
+                let mut until = sys::monotonic_ns();
+                while self.tails[cpu] != head {
+                    let at = rings.event_at(cpu, self.tails[cpu]);
+                    if is_published(rings.events.read_u32_acquire(at, EVENT_SEQ), self.tails[cpu]) {
+                        until = rings.events.read(at).ts;
+                        break;
                     }
-                    _ => event.ts,
-                };
-                self.batch.entries.push(Entry { ts, cpu: cpu as u16, item: Item::Event(event) });
-                tail += 1;
-            }
-            if tail != self.tails[cpu] {
-                self.tails[cpu] = tail;
-                rings.areas.write_u64_release(cpu, TAIL, tail);
-            }
-        }
-        for cpu in 0..rings.cpus {
-            let head = rings.areas.read(cpu).big_head;
-            let base = cpu * rings.bigs_per_cpu;
-            let mask = rings.bigs_per_cpu as u64 - 1;
-            let start = self.big_tails[cpu];
-            while self.big_tails[cpu] != head {
-                let tail = self.big_tails[cpu];
-                let at = base + (tail & mask) as usize;
-                if rings.bigs.read_u32_acquire(at, BIG_SEQ) != (tail as u32).wrapping_add(1) {
-                    break;
+                    self.tails[cpu] += 1;
+                    count += 1;
                 }
-                let record = rings.bigs.read(at);
-                self.take(&record, cpu as u16);
-                self.big_tails[cpu] = tail + 1;
+                unfinished.events[cpu] += u64::from(count);
+                self.push(
+                    cpu,
+                    RawEvent { ts: since, a: until, tid: count, kind: ev::LOST, ..RawEvent::default() },
+                );
             }
-            if start != self.big_tails[cpu] {
-                rings.areas.write_u64_release(cpu, BIG_TAIL, self.big_tails[cpu]);
+            while !self.read_bigs(cpu) {
+                self.big_tails[cpu] += 1;
+                unfinished.stacks += 1;
             }
         }
-        let mut batch = std::mem::take(&mut self.batch);
-        batch.safe = safe;
-        batch
+        unfinished
     }
 
     fn take(&mut self, record: &RawBig, cpu: u16) {
@@ -400,5 +489,119 @@ impl Reader {
                 small.max(large)
             })
             .fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    const CPUS: usize = 2;
+
+    /// Rings as the programs write them, in memory of the test's own.
+    fn rings() -> Rings {
+        fn array<T: sys::Plain>(len: usize) -> Arc<sys::SharedArray<T>> {
+            let file = rustix::fs::memfd_create("rings", rustix::fs::MemfdFlags::CLOEXEC).expect("memory");
+            rustix::fs::ftruncate(&file, (len * size_of::<T>()).next_multiple_of(4096) as u64)
+                .expect("memory");
+            Arc::new(sys::SharedArray::new(file.as_fd(), len).expect("memory"))
+        }
+        let (events_per_cpu, bigs_per_cpu) = (8, 4);
+        Rings {
+            areas: array(CPUS),
+            events: array(CPUS * events_per_cpu),
+            bigs: array(CPUS * bigs_per_cpu),
+            cpus: CPUS,
+            events_per_cpu,
+            bigs_per_cpu,
+        }
+    }
+
+    /// Writes small record `number` at 100 ns times its number.
+    fn publish(rings: &Rings, cpu: usize, number: u64) {
+        let event =
+            RawEvent { ts: number * 100, kind: ev::WORK_END, seq: number as u32 + 1, ..RawEvent::default() };
+        rings.events.write(rings.event_at(cpu, number), event);
+    }
+
+    fn publish_big(rings: &Rings, cpu: usize, number: u64) {
+        let record = RawBig {
+            ts: number * 100,
+            kind: big::WAIT_KERNEL,
+            seq: number as u32 + 1,
+            ..sys::from_bytes(&[0; size_of::<RawBig>()]).expect("as many")
+        };
+        rings.bigs.write(rings.big_at(cpu, number), record);
+    }
+
+    fn reader(rings: &Arc<Rings>) -> Reader {
+        let Rings { areas, events, bigs, .. } = &**rings;
+        let same = Rings { areas: areas.clone(), events: events.clone(), bigs: bigs.clone(), ..**rings };
+        Reader::new(same, 0, OwnIds::new(&[]))
+    }
+
+    /// Kinds and times of a batch.
+    fn seen(batch: &Batch) -> Vec<(u8, u64)> {
+        let one = |e: &Entry| match &e.item {
+            Item::Event(event) => (event.kind, e.ts),
+            Item::Note(note) => (100 + note.kind, e.ts),
+        };
+        batch.entries.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_record_that_is_never_finished_is_lost_and_nothing_behind_it() {
+        let rings = Arc::new(rings());
+        let mut reader = reader(&rings);
+        [1, 2, 5, 7].iter().for_each(|n| publish(&rings, 0, n - 1));
+        publish(&rings, 1, 0);
+        publish_big(&rings, 0, 1);
+        rings.areas.write(0, layout::CpuArea { head: 8, big_head: 3, ..Default::default() });
+        rings.areas.write(1, layout::CpuArea { head: 1, ..Default::default() });
+
+        // while the capture runs they may still come
+        let batch = reader.drain();
+        assert_eq!(seen(&batch), [(ev::WORK_END, 0), (ev::WORK_END, 100), (ev::WORK_END, 0)]);
+        assert_eq!(batch.safe, 100);
+
+        let before = sys::monotonic_ns();
+        let (batch, unfinished) = reader.drain_rest(Duration::from_millis(5));
+        assert!(sys::monotonic_ns() - before >= 5_000_000, "it may still be written");
+        assert_eq!(unfinished, Unfinished { events: vec![4, 0], stacks: 2 });
+        let gaps: Vec<_> = batch
+            .entries
+            .iter()
+            .filter_map(|e| match &e.item {
+                Item::Event(event) if event.kind == ev::LOST => Some((event.tid, event.ts, event.a)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(gaps[..2], [(2, 100, 400), (1, 400, 600)]);
+        // the last one has no end but now
+        assert!(matches!(gaps[2..], [(1, 600, until)] if until > before));
+        let kinds: Vec<u8> = seen(&batch).iter().map(|s| s.0).collect();
+        assert_eq!(kinds, [ev::LOST, ev::WORK_END, ev::LOST, ev::WORK_END, ev::LOST, 100 + big::WAIT_KERNEL]);
+        assert_eq!(reader.fullest(), 0.0);
+    }
+
+    #[test]
+    fn a_record_that_is_finished_late_is_waited_for() {
+        let rings = Arc::new(rings());
+        let mut reader = reader(&rings);
+        publish(&rings, 0, 1);
+        rings.areas.write(0, layout::CpuArea { head: 2, big_head: 1, ..Default::default() });
+        let late = std::thread::spawn({
+            let rings = rings.clone();
+            move || {
+                std::thread::sleep(Duration::from_millis(20));
+                publish(&rings, 0, 0);
+                publish_big(&rings, 0, 0);
+            }
+        });
+        let (batch, unfinished) = reader.drain_rest(Duration::from_secs(600));
+        late.join().expect("writes");
+        assert_eq!(unfinished, Unfinished { events: vec![0; CPUS], stacks: 0 });
+        assert_eq!(seen(&batch), [(ev::WORK_END, 0), (ev::WORK_END, 100), (100 + big::WAIT_KERNEL, 0)]);
     }
 }

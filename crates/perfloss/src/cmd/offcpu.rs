@@ -240,7 +240,7 @@ fn warn(args: &Args, options: &Options, measured: &Measured) -> Status {
             options.min_us
         );
     }
-    if report.lost_stack_ns > 0 { Status::Untrusted } else { Status::Done }
+    if report.lost_stack_ns > 0 || report.unfinished > 0 { Status::Untrusted } else { Status::Done }
 }
 
 fn print(out: &mut impl Write, args: &Args, measured: &Measured) -> io::Result<()> {
