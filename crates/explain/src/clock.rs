@@ -35,6 +35,23 @@ impl Stamp {
         }
     }
 
+    /// This moment as a place where the time from `from` to `to` is cut. Sums that are estimates ([`Stamp::between`]) may lie outside of what
+    /// grew meanwhile: they are moved to its edge, so that the parts are never negative and add up to the whole.
+    pub fn within(self, from: &Stamp, to: &Stamp) -> Stamp {
+        if self.t <= from.t {
+            return *from;
+        }
+        if self.t >= to.t {
+            return *to;
+        }
+        Stamp {
+            t: self.t,
+            sure: self.sure.clamp(from.sure, to.sure),
+            peer: self.peer.clamp(from.peer, to.peer),
+            peer_beside: self.peer_beside.clamp(from.peer_beside, to.peer_beside),
+        }
+    }
+
     /// Nanoseconds from `self` to `later`.
     pub fn until(&self, later: &Stamp) -> u64 {
         later.t.since(self.t)

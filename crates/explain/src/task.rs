@@ -137,6 +137,16 @@ impl Wait {
         self.goes_on = true;
     }
 
+    /// What a task was charged for it up to `now`, if it is a loss for certain: while it was off the CPU.
+    pub fn charged(&self, now: Stamp) -> f64 {
+        let ends = self.phases.iter().skip(1).map(|p| p.0).chain([now]);
+        let phases = self.phases.iter().zip(ends);
+        phases
+            .filter(|((_, phase), _)| *phase != Phase::OnCpu)
+            .map(|((from, _), to)| to.sure - from.sure)
+            .sum()
+    }
+
     /// The wait goes on in another way.
     pub fn enter(&mut self, at: Stamp, phase: Phase) {
         match self.phases.last() {
@@ -234,7 +244,7 @@ impl Slot {
         }
         let mut at = from;
         if first == 0 {
-            let until = history.front().map_or(to, |p| if p.from.t < to.t { p.from } else { to });
+            let until = history.front().map_or(to, |p| p.from.within(&at, &to));
             take(at, until, Doing::Unknown);
             at = until;
         } else {
@@ -244,7 +254,7 @@ impl Slot {
             if at.t >= to.t {
                 break;
             }
-            let until = history.get(i + 1).map_or(to, |p| if p.from.t < to.t { p.from } else { to });
+            let until = history.get(i + 1).map_or(to, |p| p.from.within(&at, &to));
             if until.t > at.t {
                 take(at, until, history[i].what);
                 at = until;

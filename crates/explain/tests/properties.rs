@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use explain::{Engine, Explanation, Scope, explain, summary};
+use explain::{Engine, Explanation, Root, RootKind, Scope, explain, summary};
 use proptest::prelude::*;
 use trace::*;
 
@@ -45,8 +45,14 @@ impl Machine {
                 b.add_task(Task { tid: 10 + i, tgid: 10 + i, in_scope: i < 4, names, ..Task::default() })
             })
             .collect();
-        for kind in [LockKind::Mutex, LockKind::Semaphore] {
-            let class = b.str(kind.name());
+        for (kind, class) in [
+            (LockKind::Mutex, "mutex"),
+            (LockKind::Semaphore, "semaphore"),
+            (LockKind::Futex, "futex"),
+            (LockKind::Futex, "condition"),
+            (LockKind::Io, "writes"),
+        ] {
+            let class = b.str(class);
             b.add_lock(Lock { kind, class: Some(class), ..Lock::default() });
         }
         b.event(TimeNs(0), Cpu(0), Kind::WindowStart);
@@ -111,9 +117,13 @@ impl Machine {
         match (what, running) {
             // go to sleep: a timer, a pipe, the disk, wait4, a futex
             (0, Some(task)) => {
-                let call = [35, 0, 74, 61, 202][who % 5];
+                let call = [35, 0, 74, 61, 202, 202][who % 6];
                 let state = if call == 74 { TaskState::Uninterruptible } else { TaskState::Interruptible };
                 self.doing[task] = Doing::Blocked(None);
+                if call == 202 && !pause.is_multiple_of(3) {
+                    let object = Kind::BlockedOn { task: self.tasks[task], lock: self.lock(who % 6 - 2) };
+                    self.event(cpu, object);
+                }
                 self.switch(cpu, state, call);
             }
             // be preempted, perhaps because a quota is used up
@@ -161,6 +171,12 @@ impl Machine {
             }
             // wake somebody, as a task or as an interrupt
             (4, _) if self.doing[who] == Doing::Blocked(None) => {
+                if !pause.is_multiple_of(3) {
+                    // the completion of a request, of which is known since when the device had it
+                    let (device, done) = (self.lock(4), TimeNs(self.now - pause / 4));
+                    let issued = Some(TimeNs(done.0.saturating_sub(pause)));
+                    self.event(cpu, Kind::IoDone { task: self.tasks[who], device, issued, done });
+                }
                 let waker = running.map_or(Waker::Interrupt, |t| Waker::Task(self.tasks[t]));
                 self.wake(cpu, waker, who);
                 self.doing[who] = Doing::Runnable;
@@ -197,6 +213,11 @@ fn machine() -> impl Strategy<Value = Trace> {
 
 fn explained(trace: &Trace) -> Explanation {
     explain(&mut trace.source(), &Scope::default()).unwrap()
+}
+
+/// Whether somebody has it: nobody has a condition, for which tasks wait until others give the word.
+fn is_held(root: &Root) -> bool {
+    matches!(root.kind, RootKind::Lock(_)) && root.class != "condition"
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -279,7 +300,7 @@ proptest! {
         let charged: f64 = e.roots.iter().map(|r| r.idle_ns).sum();
         let sum = charged + e.serial_ns() + e.nothing_to_run_ns;
         prop_assert!((sum - b.idle_ns).abs() < 20.0, "{sum} of {}\n{}", b.idle_ns, summary(&e));
-        for root in e.roots.iter().filter(|r| matches!(r.kind, explain::RootKind::Lock(_))) {
+        for root in e.roots.iter().filter(|r| is_held(r)) {
             prop_assert_eq!(root.split.total_ns(), root.wait_ns, "{:?}", root);
         }
     }
@@ -303,7 +324,7 @@ proptest! {
     #[test]
     fn the_parts_of_a_wait_are_the_wait(trace in machine()) {
         for root in explained(&trace).roots {
-            if matches!(root.kind, explain::RootKind::Lock(_)) {
+            if is_held(&root) {
                 prop_assert_eq!(root.split.total_ns(), root.wait_ns, "{:?}", root);
             }
         }

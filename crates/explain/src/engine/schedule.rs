@@ -161,7 +161,7 @@ impl Engine {
         slot.state = State::Unknown;
         slot.since = now;
         if let Some(wait) = slot.wait.take() {
-            self.abandon(task, &wait);
+            self.give_up(task, &wait);
         }
         self.tasks[task.index()].note(now, Doing::Unknown);
         self.recount(task, Counted::No);

@@ -16,20 +16,25 @@ impl Engine {
     /// A wait whose end is not seen.
     pub(super) fn give_up(&mut self, task: TaskId, wait: &Wait) {
         let now = self.clock.now;
-        let slot = &self.tasks[task.index()];
-        let futex = wait.class == Class::Futex
-            || wait
-                .lock
-                .and_then(|l| self.locks.get(l.index())?.as_ref())
-                .is_some_and(|l| l.kind == LockKind::Futex);
+        let of_futex = |l: LockId| {
+            self.locks.get(l.index()).and_then(|l| l.as_ref()).is_some_and(|l| l.kind == LockKind::Futex)
+        };
+        let futex = match wait.class {
+            Class::Futex => true,
+            Class::Lock => wait.lock.is_some_and(of_futex),
+            _ => false,
+        };
         if futex && !wait.woken {
             // a thread that nobody woke had nothing to do, as far as one can see
-            if slot.in_scope {
-                self.account.beside += now.sure - wait.begin.sure;
+            if self.tasks[task.index()].in_scope {
+                self.account.beside += wait.charged(now);
             }
-            return;
+        } else {
+            self.cut(task, wait, WokenBy::Unknown);
         }
-        self.cut(task, wait, WokenBy::Unknown);
+        if let Some(lock) = wait.lock {
+            self.with_lock(lock, LockState::leave);
+        }
     }
 
     /// Cuts a wait up to now; its pieces become the history of the task.
@@ -77,7 +82,7 @@ impl Engine {
             self.account.unpaired += 1;
             let wait = self.tasks[task.index()].wait.take();
             if let Some(wait) = wait {
-                self.abandon(task, &wait);
+                self.give_up(task, &wait);
             }
         }
         self.leave_cpu(task, cpu);
@@ -96,14 +101,6 @@ impl Engine {
         slot.wait = Some(wait);
         slot.note(now, Doing::Open);
         self.with_lock(lock, |l| l.begin(now));
-    }
-
-    /// A lock wait that another begin or a loss of events ended.
-    pub(super) fn abandon(&mut self, task: TaskId, wait: &Wait) {
-        self.cut(task, wait, WokenBy::Unknown);
-        if let Some(lock) = wait.lock {
-            self.with_lock(lock, LockState::leave);
-        }
     }
 
     pub(super) fn contention_end(&mut self, task: TaskId, lock: LockId, ret: i32) {
