@@ -127,6 +127,45 @@ fn a_verdict_has_ten_lines_at_most_however_many_targets_there_are() {
 }
 
 #[test]
+fn hidden_waits_of_several_targets_have_a_line_each() {
+    let mut result = common::result();
+    let storm = result.points.iter().find(|p| p.target == "xfs" && p.tasks == 2).unwrap().clone();
+    let hidden = |target: &str, waits: &[(&str, f64)]| {
+        let mut point = storm.clone();
+        point.target = target.to_owned();
+        point.tasks = 24;
+        point.budget_us_per_op.as_mut().unwrap().idle = Some(0.0);
+        let root = point.roots.iter().find(|r| r.lock.kind.is_lock()).unwrap().clone();
+        point.roots.clear();
+        for (class, wait) in waits {
+            let mut root = root.clone();
+            root.lock.class = (*class).to_owned();
+            root.latent = true;
+            root.idle_us_per_op = Some(0.0);
+            root.wait_us_per_op = Some(*wait);
+            point.roots.push(root);
+        }
+        point
+    };
+    result.points = vec![
+        hidden("xfs", &[("xfs_buf.b_sema", 28.6), ("inode.i_rwsem", 882.0)]),
+        hidden("btrfs", &[("extent_buffer.lock", 3126.0)]),
+        hidden("tmpfs", &[]),
+    ];
+    let text = render(&result, 100, false);
+    let squeezed: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for must in [
+        "tmpfs, xfs, btrfs: no idle time is lost at 24 tasks.",
+        "xfs 882 semaphore inode.i_rwsem, AGI of AG 0 on loop0 · 28.6 semaphore xfs_buf.b_sema,",
+        "btrfs 3,126 semaphore extent_buffer.lock,",
+        "tmpfs none for long",
+    ] {
+        assert!(squeezed.contains(must), "{must}:\n{text}");
+    }
+    assert!(!text.contains("Waits "), "only a single target has its paths here:\n{text}");
+}
+
+#[test]
 fn colour_changes_nothing_but_the_colour() {
     let result = common::result();
     let plain = render(&result, 100, false);

@@ -95,8 +95,10 @@ pub(super) fn group(out: &mut Out, result: &RunResult, group: &Group<'_>) {
             parts.add(3, |out| out.labelled("Also", &format!("{which}: {root}")));
         }
     }
-    for (target, point) in hidden {
-        without_loss(&mut parts, target, point);
+    match hidden.as_slice() {
+        [] => {}
+        [(target, point)] => without_loss(&mut parts, target, point),
+        several => all_without_loss(&mut parts, several),
     }
     let lines = parts.fit();
     if !lines.is_empty() {
@@ -134,12 +136,73 @@ fn worst(parts: &mut Parts<'_>, which: &str, point: &Point) {
     }
 }
 
+/// The locks of a point that loses next to nothing, for which tasks wait behind other work, longest waits first.
+fn hidden_waits(point: &Point) -> Vec<&Root> {
+    let worth = |root: &&Root| of_usable(point, root.wait_us_per_op) >= WORTH_NAMING;
+    let mut waits: Vec<&Root> = point.roots.iter().filter(|r| r.lock.kind.is_lock()).filter(worth).collect();
+    waits.sort_by(|a, b| b.wait_us_per_op.unwrap_or(0.0).total_cmp(&a.wait_us_per_op.unwrap_or(0.0)));
+    waits
+}
+
+/// A hidden wait: how long, and for what.
+fn wait_words(root: &Root) -> String {
+    let wait = root.wait_us_per_op.map_or_else(|| text::NONE.to_owned(), text::micros);
+    format!("{wait} {}", verdict::lock_words(&root.lock))
+}
+
+/// The longest of these waits, as many as have room.
+fn waits_words(waits: &[&Root], room: usize) -> String {
+    let mut all = waits.iter().map(|root| wait_words(root));
+    let Some(mut words) = all.next() else { return "none for long".to_owned() };
+    for more in all.take(WAITS - 1) {
+        if text::width(&words) + text::width(&more) + 3 > room {
+            words.push_str(" · …");
+            break;
+        }
+        words.push_str(&format!(" · {more}"));
+    }
+    words
+}
+
+/// Several points that lose next to nothing: the longest waits of each that other work hides, a line a point.
+fn all_without_loss(parts: &mut Parts<'_>, points: &[(&str, &Point)]) {
+    let at = match points.first().map(|(_, p)| p.tasks) {
+        Some(tasks) if points.iter().all(|(_, p)| p.tasks == tasks) => format!("at {}", text::tasks(tasks)),
+        _ => "at the most tasks".to_owned(),
+    };
+    let names: Vec<String> = points.iter().map(|(target, _)| text::plain(target, 40)).collect();
+    let line = format!(
+        "{}: no idle time is lost {at}. Locks waited for behind runnable work, us an operation:",
+        names.join(", ")
+    );
+    parts.add(2, |out| out.line(&line));
+    for (target, point) in points {
+        let words = waits_words(&hidden_waits(point), 2 * parts.out.width.saturating_sub(12));
+        parts.add(3, |out| out.labelled(&text::plain(target, 40), &words));
+        if let Some(words) = spin_words(point) {
+            parts.add(4, |out| out.labelled("Spins", &format!("{}: {words}", text::plain(target, 40))));
+        }
+    }
+}
+
+/// What spins at a point, if that is worth a line.
+fn spin_words(point: &Point) -> Option<String> {
+    let budget = point.budget_us_per_op.as_ref()?;
+    let spin = budget.part(BudgetPart::Spin).filter(|us| of_usable(point, Some(*us)) >= LOSS)?;
+    let by: Vec<String> = budget
+        .spin_by
+        .iter()
+        .take(3)
+        .map(|c| format!("{} {}", text::plain(&c.name, 48), text::micros(c.us_per_op)))
+        .collect();
+    let by = if by.is_empty() { String::new() } else { format!(": {}", by.join(" · ")) };
+    Some(format!("{} CPU-us an operation{by}", text::micros(spin)))
+}
+
 /// A point that loses next to nothing: the waits that other work hides, and what spins.
 fn without_loss(parts: &mut Parts<'_>, target: &str, point: &Point) {
     let worth = |us| of_usable(point, us) >= WORTH_NAMING;
-    let mut waits: Vec<&Root> =
-        point.roots.iter().filter(|r| r.lock.kind.is_lock() && worth(r.wait_us_per_op)).collect();
-    waits.sort_by(|a, b| b.wait_us_per_op.unwrap_or(0.0).total_cmp(&a.wait_us_per_op.unwrap_or(0.0)));
+    let waits = hidden_waits(point);
     let what = match waits.is_empty() {
         true => "no idle time is lost, and no lock is waited for long",
         false => "no idle time is lost; waits hidden behind runnable work, us an operation:",
@@ -147,8 +210,7 @@ fn without_loss(parts: &mut Parts<'_>, target: &str, point: &Point) {
     let which = format!("{} at {}", text::plain(target, 40), text::tasks(point.tasks));
     parts.add(2, |out| out.line(&format!("{which}: {what}")));
     for (i, root) in waits.into_iter().take(WAITS).enumerate() {
-        let wait = root.wait_us_per_op.map_or_else(|| text::NONE.to_owned(), text::micros);
-        let mut words = format!("{wait} {}", verdict::lock_words(&root.lock));
+        let mut words = wait_words(root);
         if let Some(path) = root.paths.first() {
             words.push_str(&format!(" ({})", verdict::path_words(&root.paths, path)));
         }
@@ -158,18 +220,8 @@ fn without_loss(parts: &mut Parts<'_>, target: &str, point: &Point) {
         }
         parts.add(3 + i, |out| out.labelled("Waits", &words));
     }
-    let Some(budget) = &point.budget_us_per_op else { return };
-    if let Some(spin) = budget.part(BudgetPart::Spin).filter(|us| of_usable(point, Some(*us)) >= LOSS) {
-        let by: Vec<String> = budget
-            .spin_by
-            .iter()
-            .take(3)
-            .map(|c| format!("{} {}", text::plain(&c.name, 48), text::micros(c.us_per_op)))
-            .collect();
-        let by = if by.is_empty() { String::new() } else { format!(": {}", by.join(" · ")) };
-        parts.add(4, |out| {
-            out.labelled("Spins", &format!("{} CPU-us an operation{by}", text::micros(spin)));
-        });
+    if let Some(words) = spin_words(point) {
+        parts.add(4, |out| out.labelled("Spins", &words));
     }
 }
 
