@@ -96,6 +96,7 @@ fn a_chain_of_three_locks_is_seen_link_by_link() {
             release.send(()).expect("the first one waits");
             (threads.into_iter().map(|t| t.join().expect("ends")).collect::<Vec<_>>(), addresses)
         });
+        let mut ends = Vec::new();
         for (i, stamp) in stamps.iter().enumerate().skip(1) {
             check_time(&trace, stamp, "a wait for a mutex")?;
             let task = task_at(&trace, stamp.tid, stamp.from);
@@ -111,7 +112,9 @@ fn a_chain_of_three_locks_is_seen_link_by_link() {
             // the futex word is the first in a mutex
             assert!((addresses[i - 1]..addresses[i - 1] + 8).contains(&lock.address), "link {i}: {lock:x?}");
             assert_eq!(lock.process, Some(task_at(&trace, std::process::id(), stamp.from)));
+            ends.push(off.until);
         }
+        assert!(ends.is_sorted(), "each link gives way to the next: {ends:?}");
         Ok(())
     });
 }
@@ -156,20 +159,27 @@ fn a_file_lock_is_waited_for_and_its_holder_wakes() {
 #[test]
 fn syncing_a_file_waits_for_the_device() {
     undisturbed(|| {
-        let (trace, stamp) = captured(options(), || {
+        let (trace, stamps) = captured(options(), || {
             // on a real file system: memory has nothing to sync
             let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
             let mut file = File::create(dir.path().join("file")).expect("a file");
-            file.write_all(&vec![7; 4 << 20]).expect("room");
-            stamped(|| file.sync_all().expect("synced"))
+            let mut sync = || {
+                file.write_all(&vec![7; 1 << 20]).expect("room");
+                stamped(|| file.sync_all().expect("synced"))
+            };
+            (0..5).map(|_| sync()).collect::<Vec<_>>()
         });
-        check_time(&trace, &stamp, "fsync")?;
-        let task = task_at(&trace, stamp.tid, stamp.from);
-        let waits: Vec<Off> = offs(&trace, task)
-            .into_iter()
-            .filter(|o| o.from >= stamp.from && o.until <= stamp.until && o.blocked())
-            .collect();
-        assert!(waits.iter().any(|o| o.state == TaskState::Uninterruptible), "{waits:?}");
+        for stamp in &stamps {
+            check_time(&trace, stamp, "fsync")?;
+            let task = task_at(&trace, stamp.tid, stamp.from);
+            let waits = offs(&trace, task);
+            let mut waits = waits.iter().filter(|o| o.from >= stamp.from && o.until <= stamp.until);
+            assert!(waits.any(|o| o.state == TaskState::Uninterruptible && !o.preempt), "{stamp:?}");
+            let (off, waker) = waker_of_longest(&trace, task, stamp.from, stamp.until);
+            assert_ne!(waker, Waker::Task(task));
+            let stack = wait_stack(&trace, task, off.until);
+            assert!(stack.iter().any(|f| f.contains("fsync")), "{stack:?}");
+        }
         Ok(())
     });
 }
@@ -178,7 +188,7 @@ fn syncing_a_file_waits_for_the_device() {
 fn the_mmap_lock_has_a_name_a_process_and_an_owner() {
     undisturbed(|| {
         const SIZE: usize = 512 << 20;
-        let (trace, (holder, waiter)) = captured(options(), || {
+        let (trace, (holder, calls)) = captured(options(), || {
             use rustix::mm;
             // SAFETY: a new anonymous mapping.
             let memory = unsafe {
@@ -207,20 +217,24 @@ fn the_mmap_lock_has_a_name_a_process_and_an_owner() {
             let waiting = thread::spawn(move || {
                 gate.wait();
                 let end = now() + 100_000_000;
+                let mut calls = Vec::new();
                 while now() < end {
-                    // SAFETY: a new mapping that is removed at once.
-                    unsafe {
-                        let page = mm::mmap_anonymous(
-                            std::ptr::null_mut(),
-                            4096,
-                            mm::ProtFlags::READ,
-                            mm::MapFlags::PRIVATE,
-                        )
-                        .expect("a page");
-                        mm::munmap(page, 4096).expect("our page");
-                    }
+                    let map = || {
+                        // SAFETY: a new mapping that is removed at once.
+                        unsafe {
+                            let page = mm::mmap_anonymous(
+                                std::ptr::null_mut(),
+                                4096,
+                                mm::ProtFlags::READ,
+                                mm::MapFlags::PRIVATE,
+                            )
+                            .expect("a page");
+                            mm::munmap(page, 4096).expect("our page");
+                        }
+                    };
+                    calls.push(stamped(map));
                 }
-                tid()
+                calls
             });
             let ids = (holding.join().expect("holds"), waiting.join().expect("waits"));
             // SAFETY: nobody uses it any more.
@@ -228,6 +242,7 @@ fn the_mmap_lock_has_a_name_a_process_and_an_owner() {
             ids
         });
         let process = std::process::id();
+        let waiter = calls[0].tid;
         let mut owned = 0;
         let mut seen = 0;
         for event in trace.events() {
@@ -248,6 +263,26 @@ fn the_mmap_lock_has_a_name_a_process_and_an_owner() {
         }
         assert!(seen > 0, "nobody waited for the mmap_lock");
         assert!(owned > 0, "its owner was never seen ({seen} waits)");
+        // the waits of the thread that maps are in its calls, and as long as it says
+        let task = task_at(&trace, waiter, calls[0].from);
+        let begins = trace.events().iter().filter_map(|e| match e.kind {
+            Kind::ContentionBegin { task: t, lock, .. } if t == task => {
+                let class = trace.tables().lock(lock).and_then(|l| l.class);
+                class.is_some_and(|c| trace.tables().str(c) == "mm_struct.mmap_lock").then_some(e.time.0)
+            }
+            _ => None,
+        });
+        let mut waited = 0;
+        for begin in begins {
+            // it maps memory for the list of its calls, too
+            let Some(call) = calls.iter().find(|c| c.from <= begin && begin <= c.until) else { continue };
+            if off_within(&trace, task, call.from, call.until).0 > 0 {
+                check_time(&trace, call, "a call that waits for the mmap_lock")?;
+                waited += 1;
+            }
+        }
+        println!("{waited} calls of {} slept for it", calls.len());
+        assert!(waited > 0, "none of {} calls slept for it", calls.len());
         Ok(())
     });
 }
@@ -255,7 +290,7 @@ fn the_mmap_lock_has_a_name_a_process_and_an_owner() {
 #[test]
 fn a_preempted_holder_is_runnable_and_not_blocked() {
     undisturbed(|| {
-        let (trace, (holder, waiter, stolen)) = captured(options(), || {
+        let (trace, (holder, hog, waiter, address, stolen)) = captured(options(), || {
             let before = stolen();
             let lock = Arc::new(Mutex::new(()));
             let gate = Arc::new(Barrier::new(3));
@@ -274,9 +309,11 @@ fn a_preempted_holder_is_runnable_and_not_blocked() {
                 let (lock, gate) = (lock.clone(), gate.clone());
                 move || {
                     pin();
-                    let _held = lock.lock().expect("nobody panics");
+                    let held = lock.lock().expect("nobody panics");
                     gate.wait();
-                    stamped(|| spin(40))
+                    let stamp = stamped(|| spin(40));
+                    drop(held);
+                    stamp
                 }
             });
             let hog = thread::spawn({
@@ -285,13 +322,15 @@ fn a_preempted_holder_is_runnable_and_not_blocked() {
                     pin();
                     gate.wait();
                     spin(40);
+                    tid()
                 }
             });
             gate.wait();
             let waiter = stamped(|| drop(lock.lock().expect("nobody panics")));
-            hog.join().expect("ends");
+            let hog = hog.join().expect("ends");
             let holder = holding.join().expect("ends");
-            (holder, waiter, stolen() - before + 10_000_000)
+            let address = std::ptr::from_ref(&*lock) as u64;
+            (holder, hog, waiter, address, stolen() - before + 10_000_000)
         });
         check_time_less(&trace, &holder, stolen, "a preempted holder")?;
         check_time(&trace, &waiter, "a waiter for a preempted holder")?;
@@ -302,6 +341,25 @@ fn a_preempted_holder_is_runnable_and_not_blocked() {
             .filter(|o| !o.blocked())
             .collect();
         assert!(!preempted.is_empty(), "two spinners on one CPU take turns");
+        // the hog runs meanwhile
+        let hog = task_at(&trace, hog, holder.from);
+        let taken = preempted.iter().any(|o| {
+            between(&trace, o.from, o.until)
+                .any(|e| matches!(e.kind, Kind::Switch { next, .. } if next == hog))
+        });
+        assert!(taken, "{preempted:?}");
+        // who waits sleeps for the holder's lock through all of it, and is woken by the holder once that is done
+        let waiting = task_at(&trace, waiter.tid, waiter.from);
+        let (off, waker) = waker_of_longest(&trace, waiting, waiter.from, waiter.until);
+        assert_eq!(waker, Waker::Task(task));
+        assert!(off.until >= holder.until, "{off:?} {holder:?}");
+        let lock = between(&trace, off.from, off.until).find_map(|e| match e.kind {
+            Kind::BlockedOn { task: t, lock } if t == waiting => trace.tables().lock(lock),
+            _ => None,
+        });
+        let lock = lock.expect("what it waits for is known");
+        assert_eq!(lock.kind, LockKind::Futex);
+        assert!((address..address + 8).contains(&lock.address), "{lock:x?} {address:x}");
         Ok(())
     });
 }

@@ -213,14 +213,14 @@ pub fn waker_of_longest(trace: &Trace, task: TaskId, from: u64, until: u64) -> (
 
 /// Names of the kernel stack that was taken of a wait that ended at that time.
 pub fn wait_stack(trace: &Trace, task: TaskId, end: u64) -> Vec<String> {
-    let found = trace.events().iter().find_map(|e| match e.kind {
-        Kind::WaitStack { task: t, kernel: Some(kernel), .. }
-            if t == task && e.time.0.abs_diff(end) < 1_000_000 =>
-        {
-            Some(kernel)
+    let stacks = trace.events().iter().filter_map(|e| match e.kind {
+        Kind::WaitStack { task: t, kernel: Some(kernel), .. } if t == task => {
+            Some((e.time.0.abs_diff(end), kernel))
         }
         _ => None,
     });
+    // of a wait for a lock it is taken a little later, when the lock is had
+    let found = stacks.min_by_key(|s| s.0).filter(|s| s.0 < 1_000_000).map(|s| s.1);
     let stack = found.unwrap_or_else(|| panic!("no stack of the wait that ended at {end}"));
     trace.tables().stack_names(stack).map(str::to_owned).collect()
 }

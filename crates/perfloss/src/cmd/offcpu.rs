@@ -68,7 +68,7 @@ pub struct Args {
     state: Option<u64>,
 
     /// Accepted for scripts; there is no limit to the number of stacks
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     stack_storage_size: Option<u64>,
 
     /// Most frames of a stack
@@ -387,6 +387,7 @@ mod tests {
             &["-s", "-f"],
             &["-p", "x"],
             &["--perf-max-stack-depth", "0"],
+            &["--stack-storage-size", "0"],
             &["0"],
             &["-1"],
         ] {

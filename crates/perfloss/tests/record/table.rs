@@ -81,6 +81,33 @@ fn a_chain_of_futexes_is_followed_to_the_one_that_is_held_asleep() {
     within(through.unwrap().wait_s.unwrap(), a_us);
 }
 
+/// A holder frees a mutex, and before it wakes who waits, a thief has taken it in user space, where nobody sees it.
+#[test]
+fn the_time_of_a_thief_is_not_that_of_who_was_robbed() {
+    let place = Place::new();
+    let program = place.program("thief");
+    let (output, point) = place.point(&["-q", "--", &program]);
+    shares_add_up(&point);
+    let said = text(&output.stdout);
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let (waited_us, stolen_us): (f64, f64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+    let object = format!("{} ", words[0]);
+    let root = point.roots.iter().find(|r| r.lock.object.as_deref().is_some_and(|o| o.contains(&object)));
+    let root = root.unwrap_or_else(|| panic!("{:#?}", point.roots));
+    let wait_us = root.wait_s.unwrap() * 1e6;
+    // ten sleeps
+    let allowed = (0.02 * waited_us).max(10.0 * 50.0);
+    assert!((wait_us - waited_us).abs() <= allowed, "{wait_us}: {said}");
+    let of =
+        |comm: &str| root.holders.iter().filter(|h| h.comm == comm).map(|h| h.share * wait_us).sum::<f64>();
+    let split = root.split.as_ref().unwrap();
+    assert!(of("holder") <= waited_us - stolen_us + allowed, "{said}{root:#?}");
+    // who waits is woken when the thief has the lock: until it runs, that is a hand-off
+    let to_thief = of("thief") + (split.unknown + split.hand_off) * wait_us;
+    assert!(to_thief >= stolen_us - allowed, "{said}{root:#?}");
+    assert!(stolen_us > 0.0, "{said}");
+}
+
 #[test]
 fn threads_that_map_memory_wait_for_their_mmap_lock() {
     let place = Place::new();
