@@ -23,6 +23,6 @@ for ((round = 1; round <= rounds; round++)); do
 		sleep 0.3
 		"$RECORD" "$seconds" --handoffs $how >"$work/out" 2>/dev/null
 		wait
-		echo "${how:---stacks}: $(cat "$work/rate") ops/s: $(grep handoffs "$work/out")"
+		echo "${how:---stacks}: $(cut -d" " -f1 "$work/rate") ops/s: $(grep handoffs "$work/out")"
 	done
 done

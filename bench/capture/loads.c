@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Loads for the race of tracers: `loads pipes|create_unlink|fsync|cc SECONDS TASKS DIR` prints operations per second of all tasks,
- * counted from their common start to each task's last operation.
+ * Loads for the race of tracers: `loads pipes|create_unlink|fsync|cc SECONDS TASKS DIR [PID…]` prints operations per second of all tasks,
+ * counted from their common start to each task's last operation, the CPU time an operation took, in us: of the tasks and their
+ * children, and of the processes PID… (the tracer), and the number of operations.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -12,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,7 +24,8 @@ extern char **environ;
 
 struct result {
 	double rate;
-	char pad[56];
+	long count;
+	char pad[48];
 };
 
 static double now(void)
@@ -30,6 +34,33 @@ static double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* CPU time of a process's threads, in us. */
+static double cpu_of(const char *pid)
+{
+	char path[512];
+	double sum = 0;
+	struct dirent *entry;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%s/task", pid);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir))) {
+		unsigned long long ns;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%s/task/%.20s/schedstat", pid, entry->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		if (fscanf(f, "%llu", &ns) == 1)
+			sum += ns / 1e3;
+		fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return sum;
 }
 
 static void fail(const char *what)
@@ -138,10 +169,12 @@ int main(int argc, char **argv)
 {
 	struct result *results;
 	int tasks, failed = 0;
-	double seconds, sum = 0;
+	double seconds, sum = 0, tracer = 0, cpu;
+	struct rusage used;
+	long count = 0;
 
-	if (argc != 5) {
-		fprintf(stderr, "usage: loads pipes|create_unlink|fsync|cc SECONDS TASKS DIR\n");
+	if (argc < 5) {
+		fprintf(stderr, "usage: loads pipes|create_unlink|fsync|cc SECONDS TASKS DIR [PID...]\n");
 		return 2;
 	}
 	seconds = atof(argv[2]);
@@ -149,6 +182,8 @@ int main(int argc, char **argv)
 	results = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (results == MAP_FAILED || tasks < 1 || tasks > 64)
 		fail("tasks");
+	for (int i = 5; i < argc; i++)
+		tracer -= cpu_of(argv[i]);
 	for (int i = 0; i < tasks; i++) {
 		pid_t pid = fork();
 
@@ -168,6 +203,7 @@ int main(int argc, char **argv)
 			else
 				n = cc(begin + seconds, argv[4], i);
 			results[i].rate = n / (now() - begin);
+			results[i].count = n;
 			_exit(0);
 		}
 	}
@@ -179,8 +215,14 @@ int main(int argc, char **argv)
 	}
 	if (failed)
 		return 1;
-	for (int i = 0; i < tasks; i++)
+	for (int i = 5; i < argc; i++)
+		tracer += cpu_of(argv[i]);
+	for (int i = 0; i < tasks; i++) {
 		sum += results[i].rate;
-	printf("%.1f\n", sum);
+		count += results[i].count;
+	}
+	getrusage(RUSAGE_CHILDREN, &used);
+	cpu = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 + used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+	printf("%.1f %.3f %.3f %ld\n", sum, cpu / count, tracer / count, count);
 	return 0;
 }

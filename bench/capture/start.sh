@@ -3,9 +3,10 @@
 #
 #   bench/capture/start.sh ROUNDS
 #
-# `perfloss offcpu` and libbpf-tools' offcputime print their first line when they trace; bpftrace, which says so before it does, is asked to
-# print at the first switch. Run `cargo build --release -p perfloss` first (PERFLOSS names the binary). Peers that are not there, or do not
-# run on this kernel, are left out and named.
+# `perfloss offcpu`, like bcc's offcputime, prints its first line when it traces; bpftrace, which says so before it does, is asked to
+# print at the first switch. The offcputime of Debian 12's libbpf-tools (0.26) says nothing before its end and
+# is left out. Run `cargo build --release -p perfloss` first (PERFLOSS names the binary). Peers that are not there, do not run on this
+# kernel or do not say when they trace are left out and named.
 set -u
 rounds=${1:?how many rounds?}
 if [ -z "${IN_NAMESPACE:-}" ]; then
@@ -31,7 +32,7 @@ first_line() {
 	local begin=$EPOCHREALTIME line end fd pid
 	exec {fd}< <(exec $(command_of "$1") 2>/dev/null)
 	pid=$!
-	while read -r -t 30 -u "$fd" line; do
+	while read -r -t 10 -u "$fd" line; do
 		case $line in Tracing* | first*)
 			end=$EPOCHREALTIME
 			break
@@ -46,7 +47,7 @@ first_line() {
 
 variants=
 for v in perfloss offcputime offcputime-bpfcc bpftrace; do
-	if [ -n "$(first_line $v)" ]; then variants="$variants $v"; else echo "left out: $v does not run here"; fi
+	if [ -n "$(first_line $v)" ]; then variants="$variants $v"; else echo "left out: $v does not run here, or does not say when it traces"; fi
 done
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT

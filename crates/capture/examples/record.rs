@@ -1,17 +1,36 @@
 //! Captures for some seconds and says how that went: for benches, and to look at what a capture sees.
 //!
-//! `record SECONDS [--stackless] [--no-irq] [--no-samples] [--offcpu] [--file PATH] [--text] [--locks] [--handoffs]`
+//! `record SECONDS [--stackless] [--no-irq] [--no-samples] [--offcpu] [--file PATH] [--text] [--locks] [--handoffs] [--cost]`
 
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use capture::{Capture, Options, Sink};
 
+/// How long our BPF programs have run; counted while kernel.bpf_stats_enabled is set.
+fn programs_ns() -> std::io::Result<u64> {
+    let mut sum = 0;
+    for entry in std::fs::read_dir("/proc/self/fdinfo")? {
+        // the directory's own descriptor is gone by then
+        let Ok(info) = std::fs::read_to_string(entry?.path()) else { continue };
+        let time = info.lines().find_map(|l| l.strip_prefix("run_time_ns:"));
+        sum += time.and_then(|t| t.trim().parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(sum)
+}
+
+/// CPU time of this process.
+fn own_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let seconds: f64 = args.next().ok_or("how many seconds?")?.parse()?;
     let mut options = Options::default();
-    let (mut text, mut locks, mut show_handoffs, mut sink) = (false, false, false, Sink::Memory);
+    let (mut text, mut locks, mut show_handoffs, mut cost, mut sink) =
+        (false, false, false, false, Sink::Memory);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--stackless" => options.stacks = false,
@@ -21,6 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--text" => text = true,
             "--locks" => locks = true,
             "--handoffs" => show_handoffs = true,
+            "--cost" => cost = true,
             "--file" => {
                 let path = args.next().ok_or("which file?")?;
                 sink = Sink::File(Box::new(std::fs::File::create(path)?));
@@ -31,7 +51,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let capture = Capture::start_to(options, sink)?;
     let started = begin.elapsed();
+    let before = (programs_ns()?, own_ns());
     std::thread::sleep(Duration::from_secs_f64(seconds));
+    if cost {
+        println!("programs_ns: {}\nreader_ns: {}", programs_ns()? - before.0, own_ns() - before.1);
+    }
     let begin = Instant::now();
     let captured = capture.stop()?;
     let stopped = begin.elapsed();

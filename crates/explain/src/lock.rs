@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use trace::{LockKind, OwnerQuality, TaskId};
+use trace::{LockId, LockKind, OwnerQuality, TaskId};
 
 use crate::clock::Stamp;
 use crate::task::WokenBy;
@@ -22,8 +22,8 @@ pub(crate) enum Who {
     HandOff(TaskId, Option<bool>),
     /// That task had it at that moment, and for as long as it has slept since; then it is not known.
     WhileAsleep(TaskId, Stamp),
-    /// It was released from an interrupt: a device had it, so to speak.
-    Device,
+    /// It was released from an interrupt: a device had it, so to speak; which one is known if a request's completion released it.
+    Device(Option<LockId>),
     Unknown,
 }
 
@@ -148,8 +148,8 @@ impl LockState {
         }
     }
 
-    /// `by` wakes a waiter, which is how a lock is released when somebody waits for it.
-    pub fn release(&mut self, now: Stamp, by: WokenBy, to: TaskId) {
+    /// `by` wakes a waiter, which is how a lock is released when somebody waits for it; perhaps since `device` completed a request.
+    pub fn release(&mut self, now: Stamp, by: WokenBy, device: Option<LockId>, to: TaskId) {
         let next = Evidence::HandOff(to, by);
         let who = match (self.last, by) {
             // several readers are woken one after the other
@@ -158,7 +158,7 @@ impl LockState {
             (Evidence::Has(a), WokenBy::Task(b)) if a == b => Who::Held(a),
             // who has a user-space lock is only seen when it is released
             (Evidence::Has(_), WokenBy::Task(b)) if self.kind == LockKind::Futex => Who::Held(b),
-            (Evidence::Has(_), WokenBy::Interrupt) if !self.can_be_stolen() => Who::Device,
+            (Evidence::Has(_), WokenBy::Interrupt) if !self.can_be_stolen() => Who::Device(device),
             (Evidence::Has(a), _) => Who::WhileAsleep(a, self.last_at),
             // the last reader is the one that everybody waited for
             (Evidence::Reader(_), WokenBy::Task(b)) => Who::Held(b),
@@ -167,7 +167,7 @@ impl LockState {
                 Who::Held(b)
             }
             (Evidence::Nothing | Evidence::Hint(_), WokenBy::Interrupt) if !self.can_be_stolen() => {
-                Who::Device
+                Who::Device(device)
             }
             (Evidence::Nothing | Evidence::Hint(_), _) => Who::Unknown,
         };

@@ -74,8 +74,8 @@ impl Past<'_> {
                     let cause = Cause { end, cut, holder: Some(next), work: None };
                     self.piece(end, cause, cut, from, to, in_scope, off_cpu);
                 }
-                Who::Device => {
-                    let cause = Cause::unknown(End::Wait(Class::Io));
+                Who::Device(device) => {
+                    let cause = Cause::unknown(device.map_or(End::Wait(Class::Io), End::Lock));
                     self.piece(end, cause, Cut::HolderBlocked, from, to, in_scope, off_cpu);
                 }
                 Who::Unknown => {

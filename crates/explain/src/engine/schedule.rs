@@ -320,11 +320,11 @@ impl Engine {
     /// A wait turns out to have been for the request of a device: only its end tells.
     fn waited_for_request(&mut self, task: TaskId) {
         let slot = &mut self.tasks[task.index()];
-        let Some(request) = slot.request.take() else { return };
         // who waits for a lock waits for its holder, whoever wakes it
         if let Some(wait) = &mut slot.wait
             && wait.lock.is_none()
             && matches!(wait.class, Class::Io | Class::Kernel)
+            && let Some(request) = slot.request.take()
         {
             wait.class = Class::Io;
             wait.lock = Some(request.device);
@@ -344,8 +344,9 @@ impl Engine {
                 wait.enter(now, Phase::Woken);
                 wait.woken = true;
                 wait.ran_on_idle = None;
+                let device = slot.request.take().map(|r| r.device);
                 if let Some(lock) = wait.lock {
-                    self.with_lock(lock, |l| l.release(now, by, task));
+                    self.with_lock(lock, |l| l.release(now, by, device, task));
                     self.late_samples(lock);
                 }
             }
