@@ -123,6 +123,11 @@ awk -v load="$load" '
 			printf "%-14s %-16s %10.0f %7.3f %15s %10.2f %7.3f %15s %6s\n", load, v, m, mq, sprintf("%.3f-%.3f", q[k], q[n + 1 - k]), \
 				mc, mp, sprintf("%.3f-%.3f", p[k], p[n + 1 - k]), lost[v] | "sort -k4 -rn"
 		}
+		close("sort -k4 -rn")
+		if (!(("stackless" in names) && ("perfloss" in names))) exit
+		for (r = 1; r <= n; r++) { q[r] = rate[r, "perfloss"] / rate[r, "stackless"]; p[r] = cpu[r, "stackless"] / cpu[r, "perfloss"] }
+		mq = median(q, n); mp = median(p, n)
+		printf "with stacks, of without: %.3f (%.3f-%.3f), by CPU time %.3f (%.3f-%.3f)\n", mq, q[k], q[n + 1 - k], mp, p[k], p[n + 1 - k]
 	}' "$work/results"
 for v in $variants; do
 	[[ $v = *-cost ]] || continue
