@@ -111,7 +111,7 @@ impl LockState {
 
     /// Somebody saw that owner, which has slept since `since` (or now): who sleeps takes no lock, so it has had it since then.
     pub fn observe(&mut self, now: Stamp, owner: Option<TaskId>, quality: OwnerQuality, since: Stamp) {
-        let Some(owner) = owner else { return };
+        let Some(owner) = owner.filter(|_| self.waiters > 0) else { return };
         let seen = match quality {
             OwnerQuality::None => return,
             OwnerQuality::Owner => Evidence::Has(owner),
@@ -213,6 +213,9 @@ impl LockState {
 
     /// A buffer-lock tracepoint saw that `task` released it: what comes next is open.
     pub fn freed(&mut self, now: Stamp, task: TaskId) {
+        if self.waiters == 0 {
+            return;
+        }
         let who = match self.last {
             Evidence::Has(a) | Evidence::Hint(a) | Evidence::Reader(a) if a == task => Who::Held(a),
             Evidence::Nothing if !self.can_be_stolen() => Who::Held(task),
@@ -239,35 +242,28 @@ impl LockState {
 
     /// Who had it from `from` to `to`, in order of time.
     pub fn past(&self, from: Stamp, to: Stamp, mut take: impl FnMut(Stamp, Stamp, Who)) {
-        let mut give = |a: Stamp, b: Stamp, who| {
-            let (a, b) = (if a.t < from.t { from } else { a }, if b.t > to.t { to } else { b });
-            if b.t > a.t {
-                take(a, b, who);
-            }
-        };
-        let first = self.intervals.front().map_or(self.last_at, |(at, _)| *at);
-        if first.t > from.t {
-            give(from, first, Who::Unknown);
-        }
-        // most waits are short: look from the end
-        let mut i = self.intervals.len();
-        while i > 0 && self.intervals[i - 1].0.t > from.t {
-            i -= 1;
-        }
-        for j in i.saturating_sub(1)..self.intervals.len() {
-            let (at, who) = self.intervals[j];
-            if at.t >= to.t {
-                return;
-            }
-            let until = self.intervals.get(j + 1).map_or(self.last_at, |(at, _)| *at);
-            give(at, until, who);
+        if to.t <= from.t {
+            return;
         }
         // what is open still: only an owner that was seen says anything
-        let who = match self.last {
+        let open = match self.last {
             Evidence::Has(task) => Who::Held(task),
             Evidence::HandOff(task, _) => Who::HandOff(task, None),
             _ => Who::Unknown,
         };
-        give(self.last_at, to, who);
+        // most waits are short: look from the end
+        let first = self.intervals.iter().rposition(|(at, _)| at.t <= from.t).unwrap_or(0);
+        let (mut at, mut who) = (from, Who::Unknown);
+        for &(since, next) in self.intervals.range(first..).chain([&(self.last_at, open)]) {
+            if since.t >= to.t {
+                break;
+            }
+            if since.t > at.t {
+                take(at, since, who);
+                at = since;
+            }
+            who = next;
+        }
+        take(at, to, who);
     }
 }

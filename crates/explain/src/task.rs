@@ -236,30 +236,21 @@ impl Slot {
         if to.t <= from.t {
             return;
         }
-        let history = &self.history;
         // most waits are short: look from the end
-        let mut first = history.len();
-        while first > 0 && history[first - 1].from.t > from.t {
-            first -= 1;
-        }
-        let mut at = from;
-        if first == 0 {
-            let until = history.front().map_or(to, |p| p.from.within(&at, &to));
-            take(at, until, Doing::Unknown);
-            at = until;
-        } else {
-            first -= 1;
-        }
-        for i in first..history.len() {
-            if at.t >= to.t {
+        let first = self.history.iter().rposition(|p| p.from.t <= from.t).unwrap_or(0);
+        let (mut at, mut what) = (from, Doing::Unknown);
+        for piece in self.history.range(first..) {
+            if piece.from.t >= to.t {
                 break;
             }
-            let until = history.get(i + 1).map_or(to, |p| p.from.within(&at, &to));
+            let until = piece.from.within(&at, &to);
             if until.t > at.t {
-                take(at, until, history[i].what);
+                take(at, until, what);
                 at = until;
             }
+            what = piece.what;
         }
+        take(at, to, what);
     }
 
     /// The moment up to which it has slept without a break since `since`, at most `until`.

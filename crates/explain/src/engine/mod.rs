@@ -70,15 +70,21 @@ impl Engine {
             self.account.first = events.first().map(|e| e.time);
         }
         let first = self.account.first.unwrap_or_default();
-        for event in events {
-            if event.time < first || event.time.since(first) > LONGEST_NS {
-                self.account.unpaired += 1;
+        let mut moments = events.chunk_by(|a, b| a.time == b.time).peekable();
+        while let Some(moment) = moments.next() {
+            let time = moment.first().map_or(first, |e| e.time);
+            if time < first || time.since(first) > LONGEST_NS {
+                self.account.unpaired += moment.len() as u64;
                 continue;
             }
-            if self.same.first().is_some_and(|first| first.time != event.time) {
+            if self.same.first().is_some_and(|same| same.time != time) {
                 self.flush_same(tables);
             }
-            self.same.push(*event);
+            match moment {
+                // nothing else came at that moment, and nothing will
+                [event] if self.same.is_empty() && moments.peek().is_some() => self.event(tables, event),
+                _ => self.same.extend_from_slice(moment),
+            }
         }
     }
 
@@ -89,7 +95,6 @@ impl Engine {
         crate::finish::finish(&self, tables)
     }
 
-    #[inline]
     fn flush_same(&mut self, tables: &Tables) {
         let mut same = std::mem::take(&mut self.same);
         if same.len() > 1 {

@@ -9,14 +9,8 @@ use crate::tables::{
     Definition, Lock, LockKind, Meta, Name, Summary, Symbol, Tables, Task, TaskExit, TaskKind,
 };
 
-/// Why a block's contents are wrong.
-pub(super) type Damage = &'static str;
-
-/// One record.
-pub(super) enum Record {
-    Event(Event),
-    Definition(Box<Definition>),
-}
+/// Why a block's contents are wrong. A thin reference, so that a number or the reason why there is none is returned in registers.
+pub(super) type Damage = &'static &'static str;
 
 /// The highest handle of each kind that the events of a block use.
 #[derive(Default)]
@@ -55,33 +49,41 @@ impl<'a> Decoder<'a> {
 
     #[inline]
     fn byte(&mut self) -> Result<u8, Damage> {
-        let (&first, rest) = self.bytes.split_first().ok_or("a record is cut")?;
+        let (&first, rest) = self.bytes.split_first().ok_or(&"a record is cut")?;
         self.bytes = rest;
         Ok(first)
     }
 
-    #[inline]
+    /// Most numbers take a byte, or two: times.
+    #[inline(always)]
     fn number(&mut self) -> Result<u64, Damage> {
-        let first = self.byte()?;
-        if first < 0x80 {
-            return Ok(first.into());
+        match *self.bytes {
+            [first, ref rest @ ..] if first < 0x80 => {
+                self.bytes = rest;
+                Ok(first.into())
+            }
+            [first, second, ref rest @ ..] if second < 0x80 => {
+                self.bytes = rest;
+                Ok(u64::from(first & 0x7f) | u64::from(second) << 7)
+            }
+            _ => self.long_number(),
         }
-        let mut value = u64::from(first & 0x7f);
-        let mut shift = 7;
-        loop {
+    }
+
+    #[inline(never)]
+    fn long_number(&mut self) -> Result<u64, Damage> {
+        let mut value = 0;
+        for shift in (0..=63).step_by(7) {
             let byte = self.byte()?;
             if shift == 63 && byte > 1 {
-                return Err("a number is too long");
+                break;
             }
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Ok(value);
             }
-            shift += 7;
-            if shift > 63 {
-                return Err("a number is too long");
-            }
         }
+        Err(&"a number is too long")
     }
 
     #[inline]
@@ -92,17 +94,17 @@ impl<'a> Decoder<'a> {
 
     #[inline]
     fn small<T: TryFrom<u64>>(&mut self) -> Result<T, Damage> {
-        T::try_from(self.number()?).map_err(|_| "a number is out of range")
+        T::try_from(self.number()?).map_err(|_| &"a number is out of range")
     }
 
     fn int32(&mut self) -> Result<i32, Damage> {
-        i32::try_from(self.signed()?).map_err(|_| "a number is out of range")
+        i32::try_from(self.signed()?).map_err(|_| &"a number is out of range")
     }
 
     fn length(&mut self, most: usize) -> Result<usize, Damage> {
         let length: usize = self.small()?;
         if length > most || length > self.bytes.len() {
-            return Err("a length is out of range");
+            return Err(&"a length is out of range");
         }
         Ok(length)
     }
@@ -111,9 +113,10 @@ impl<'a> Decoder<'a> {
         let length = self.length(MAX_STRING)?;
         let (text, rest) = self.bytes.split_at(length);
         self.bytes = rest;
-        std::str::from_utf8(text).map_err(|_| "a string is not UTF-8")
+        std::str::from_utf8(text).map_err(|_| &"a string is not UTF-8")
     }
 
+    #[inline]
     fn cpu(&mut self) -> Result<Cpu, Damage> {
         Ok(Cpu(self.small()?))
     }
@@ -132,7 +135,7 @@ impl<'a> Decoder<'a> {
 
     #[inline]
     fn task(&mut self) -> Result<TaskId, Damage> {
-        self.task_or_none()?.ok_or("a task is missing")
+        self.task_or_none()?.ok_or(&"a task is missing")
     }
 
     #[inline]
@@ -142,10 +145,12 @@ impl<'a> Decoder<'a> {
         Ok(LockId::from_raw(raw))
     }
 
+    #[inline]
     fn lock(&mut self) -> Result<LockId, Damage> {
-        self.lock_or_none()?.ok_or("a lock is missing")
+        self.lock_or_none()?.ok_or(&"a lock is missing")
     }
 
+    #[inline]
     fn stack_or_none(&mut self) -> Result<Option<StackId>, Damage> {
         let raw: u32 = self.small()?;
         self.highest.stack = self.highest.stack.max(raw);
@@ -155,7 +160,7 @@ impl<'a> Decoder<'a> {
     fn symbol(&mut self) -> Result<SymbolId, Damage> {
         let raw: u32 = self.small()?;
         self.highest.symbol = self.highest.symbol.max(raw);
-        SymbolId::from_raw(raw).ok_or("a symbol is missing")
+        SymbolId::from_raw(raw).ok_or(&"a symbol is missing")
     }
 
     fn str_or_none(&mut self) -> Result<Option<StrId>, Damage> {
@@ -171,14 +176,14 @@ impl<'a> Decoder<'a> {
     }
 
     fn cgroup(&mut self) -> Result<CgroupId, Damage> {
-        self.cgroup_or_none()?.ok_or("a control group is missing")
+        self.cgroup_or_none()?.ok_or(&"a control group is missing")
     }
 
     #[inline]
     fn syscall(&mut self) -> Result<Option<Syscall>, Damage> {
         match self.number()? {
             0 => Ok(None),
-            n => Syscall::new(n as i64 - 1).map(Some).ok_or("a system call is out of range"),
+            n => Syscall::new(n as i64 - 1).map(Some).ok_or(&"a system call is out of range"),
         }
     }
 
@@ -188,7 +193,7 @@ impl<'a> Decoder<'a> {
             1 => OwnerQuality::Owner,
             2 => OwnerQuality::Reader,
             3 => OwnerQuality::LastHolder,
-            _ => return Err("an owner quality is unknown"),
+            _ => return Err(&"an owner quality is unknown"),
         })
     }
 
@@ -197,14 +202,14 @@ impl<'a> Decoder<'a> {
             0 => IrqKind::Hard,
             1 => IrqKind::Soft,
             2 => IrqKind::Vector,
-            _ => return Err("an interrupt kind is unknown"),
+            _ => return Err(&"an interrupt kind is unknown"),
         })
     }
 
     #[inline]
     fn state(&mut self) -> Result<(TaskState, bool, bool), Damage> {
         let byte = self.byte()?;
-        let state = TaskState::ALL.get(usize::from(byte & 0xf)).ok_or("a state is unknown")?;
+        let state = TaskState::ALL.get(usize::from(byte & 0xf)).ok_or(&"a state is unknown")?;
         Ok((*state, byte & 0x10 != 0, byte & 0x20 != 0))
     }
 
@@ -213,20 +218,21 @@ impl<'a> Decoder<'a> {
         Ok(TimeNs(self.last.0.wrapping_sub(self.signed()? as u64)))
     }
 
-    /// The next record; `None` at the end of the block.
-    #[inline]
-    pub(super) fn record(&mut self) -> Result<Option<Record>, Damage> {
-        let Some((&tag, rest)) = self.bytes.split_first() else { return Ok(None) };
-        self.bytes = rest;
-        if tag >= tag::DEF_META {
-            return Ok(Some(Record::Definition(Box::new(self.definition(tag)?))));
+    /// Adds the events that come next to `events`, up to the next definition, which is returned; `None` at the end of the block.
+    pub(super) fn events(&mut self, events: &mut Vec<Event>) -> Result<Option<Definition>, Damage> {
+        while let Some((&tag, rest)) = self.bytes.split_first() {
+            self.bytes = rest;
+            if tag >= tag::DEF_META {
+                return self.definition(tag).map(Some);
+            }
+            let delta = self.signed()?;
+            let time = TimeNs(self.last.0.wrapping_add(delta as u64));
+            self.last = time;
+            let cpu = self.cpu()?;
+            let kind = self.kind(tag)?;
+            events.push(Event { time, cpu, kind });
         }
-        let delta = self.signed()?;
-        let time = TimeNs(self.last.0.wrapping_add(delta as u64));
-        self.last = time;
-        let cpu = self.cpu()?;
-        let kind = self.kind(tag)?;
-        Ok(Some(Record::Event(Event { time, cpu, kind })))
+        Ok(None)
     }
 
     #[inline]
@@ -244,9 +250,9 @@ impl<'a> Decoder<'a> {
                     0 => Waker::Unknown,
                     1 => Waker::Interrupt,
                     n => {
-                        let raw = u32::try_from(n - 1).map_err(|_| "a number is out of range")?;
+                        let raw = u32::try_from(n - 1).map_err(|_| &"a number is out of range")?;
                         self.highest.task = self.highest.task.max(raw);
-                        Waker::Task(TaskId::from_raw(raw).ok_or("a task is missing")?)
+                        Waker::Task(TaskId::from_raw(raw).ok_or(&"a task is missing")?)
                     }
                 };
                 let wakee = self.task()?;
@@ -271,7 +277,7 @@ impl<'a> Decoder<'a> {
                 issued: match self.byte()? {
                     0 => None,
                     1 => Some(self.before()?),
-                    _ => return Err("a time is neither there nor not"),
+                    _ => return Err(&"a time is neither there nor not"),
                 },
                 done: self.before()?,
             },
@@ -293,7 +299,7 @@ impl<'a> Decoder<'a> {
                     0 => SampleMode::User,
                     1 => SampleMode::Kernel,
                     2 => SampleMode::Interrupt,
-                    _ => return Err("a sample mode is unknown"),
+                    _ => return Err(&"a sample mode is unknown"),
                 },
                 kernel: self.stack_or_none()?,
                 user: self.stack_or_none()?,
@@ -310,7 +316,7 @@ impl<'a> Decoder<'a> {
                         let (state, _, iowait) = self.state()?;
                         SeedState::Blocked { state, iowait, syscall: self.syscall()? }
                     }
-                    _ => return Err("a seed state is unknown"),
+                    _ => return Err(&"a seed state is unknown"),
                 };
                 Kind::Seed { task, state, lock: self.lock_or_none()? }
             }
@@ -326,7 +332,7 @@ impl<'a> Decoder<'a> {
             }
             tag::HELD_BACK => Kind::HeldBack { task: self.task()?, cgroup: self.cgroup_or_none()? },
             tag::LOST => Kind::Lost { count: self.small()?, from: TimeNs(self.number()?) },
-            _ => return Err("a record is of an unknown kind"),
+            _ => return Err(&"a record is of an unknown kind"),
         })
     }
 
@@ -364,7 +370,7 @@ impl<'a> Decoder<'a> {
             tag::DEF_LOCK => Definition::Lock(
                 self.new_id(LockId::from_raw)?,
                 Lock {
-                    kind: *LockKind::ALL.get(usize::from(self.byte()?)).ok_or("a lock kind is unknown")?,
+                    kind: *LockKind::ALL.get(usize::from(self.byte()?)).ok_or(&"a lock kind is unknown")?,
                     address: self.number()?,
                     class: StrId::from_raw(self.small()?),
                     object: StrId::from_raw(self.small()?),
@@ -380,12 +386,12 @@ impl<'a> Decoder<'a> {
                 truncated_names: self.number()?,
                 reordered: self.number()?,
             }),
-            _ => return Err("a record is of an unknown kind"),
+            _ => return Err(&"a record is of an unknown kind"),
         })
     }
 
     fn new_id<T>(&mut self, from_raw: fn(u32) -> Option<T>) -> Result<T, Damage> {
-        from_raw(self.small()?).ok_or("a handle is missing")
+        from_raw(self.small()?).ok_or(&"a handle is missing")
     }
 
     fn task_definition(&mut self) -> Result<Task, Damage> {
@@ -395,7 +401,7 @@ impl<'a> Decoder<'a> {
             0 => TaskKind::User,
             1 => TaskKind::Kernel,
             2 => TaskKind::Idle(self.cpu()?),
-            _ => return Err("a task kind is unknown"),
+            _ => return Err(&"a task kind is unknown"),
         };
         let parent = TaskId::from_raw(self.small()?);
         let in_scope = self.byte()? != 0;

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use zstd::bulk::Decompressor;
 
-use super::decode::{Damage, Decoder, Record};
+use super::decode::{Damage, Decoder};
 use super::{HEADER, KIND_END, KIND_RECORDS, MAGIC, MAX_PAYLOAD, MAX_RAW, VERSION};
 use crate::error::Error;
 use crate::event::Event;
@@ -130,10 +130,9 @@ impl<R: Read> Reader<R> {
         let raw = std::mem::take(&mut self.raw);
         let mut decoder = Decoder::new(&raw, first);
         let result = loop {
-            match decoder.record() {
-                Ok(Some(Record::Event(event))) => events.push(event),
-                Ok(Some(Record::Definition(definition))) => {
-                    if let Err(damage) = self.define(*definition) {
+            match decoder.events(events) {
+                Ok(Some(definition)) => {
+                    if let Err(damage) = self.define(definition) {
                         break Err(damage);
                     }
                 }
@@ -146,7 +145,7 @@ impl<R: Read> Reader<R> {
         if !defined {
             // without their definitions the events mean nothing
             events.clear();
-            return result.and(Err("an event refers to something undefined"));
+            return result.and(Err(&"an event refers to something undefined"));
         }
         result
     }
@@ -165,7 +164,7 @@ impl<R: Read> Reader<R> {
             Definition::Meta(_) | Definition::Summary(_) => 0,
         };
         if self.table_bytes > self.table_limit {
-            return Err("its tables are too large");
+            return Err(&"its tables are too large");
         }
         match definition {
             Definition::Meta(meta) => tables.meta = meta,
@@ -193,7 +192,7 @@ impl<R: Read> Source for Reader<R> {
         }
         if let Some((kind, first)) = self.block()? {
             match self.records(first, events) {
-                Err(why) => self.end = End::Damaged(why),
+                Err(&why) => self.end = End::Damaged(why),
                 Ok(()) if kind == KIND_END => self.end = End::Complete,
                 Ok(()) if kind == KIND_RECORDS => {}
                 Ok(()) => self.end = End::Damaged("a block is of an unknown kind"),
@@ -231,7 +230,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// Adds row `index`, which must be the next.
 fn add<T>(table: &mut Vec<T>, index: usize, row: T) -> Result<(), Damage> {
     if index != table.len() {
-        return Err("a definition is out of order");
+        return Err(&"a definition is out of order");
     }
     table.push(row);
     Ok(())
