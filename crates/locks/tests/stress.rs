@@ -208,7 +208,7 @@ fn permits_travel_from_thread_to_thread() {
 #[cfg(not(miri))]
 #[test]
 fn the_pattern_counts_what_its_threads_do() {
-    for policy in Policy::ALL {
+    for &policy in Policy::ALL {
         let pattern = Pattern {
             tasks: 3,
             workers: 2,

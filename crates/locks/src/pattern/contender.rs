@@ -49,6 +49,15 @@ impl Lock for std::sync::Mutex<()> {
     }
 }
 
+#[cfg(feature = "parking_lot")]
+impl Lock for parking_lot::Mutex<()> {
+    #[inline]
+    fn hold<R>(&self, inside: impl FnOnce() -> R) -> R {
+        let _guard = self.lock();
+        inside()
+    }
+}
+
 impl Lock for FutexSemaphore {
     #[inline]
     fn hold<R>(&self, inside: impl FnOnce() -> R) -> R {
@@ -139,12 +148,23 @@ pub enum Policy {
     Futex,
     /// [`std::sync::Mutex`].
     Std,
+    /// `parking_lot::Mutex`; with this crate's feature of the same name.
+    #[cfg(feature = "parking_lot")]
+    ParkingLot,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Semaphore, Self::Adaptive, Self::Rwsem, Self::Mutex, Self::Futex, Self::Std];
+    pub const ALL: &'static [Self] = &[
+        Self::Semaphore,
+        Self::Adaptive,
+        Self::Rwsem,
+        Self::Mutex,
+        Self::Futex,
+        Self::Std,
+        #[cfg(feature = "parking_lot")]
+        Self::ParkingLot,
+    ];
 
     /// Its name, as on a command line.
     pub fn name(self) -> &'static str {
@@ -155,6 +175,8 @@ impl Policy {
             Self::Mutex => "mutex",
             Self::Futex => "futex",
             Self::Std => "std",
+            #[cfg(feature = "parking_lot")]
+            Self::ParkingLot => "parking_lot",
         }
     }
 
@@ -167,6 +189,8 @@ impl Policy {
             Self::Mutex => AnyLock::Mutex(Mutex::new(())),
             Self::Futex => AnyLock::Futex(FutexSemaphore::new(1)),
             Self::Std => AnyLock::Std(std::sync::Mutex::new(())),
+            #[cfg(feature = "parking_lot")]
+            Self::ParkingLot => AnyLock::ParkingLot(parking_lot::Mutex::new(())),
         }
     }
 }
@@ -185,6 +209,9 @@ pub enum AnyLock {
     Futex(FutexSemaphore),
     /// See [`Policy::Std`].
     Std(std::sync::Mutex<()>),
+    /// See [`Policy::ParkingLot`].
+    #[cfg(feature = "parking_lot")]
+    ParkingLot(parking_lot::Mutex<()>),
 }
 
 impl Lock for AnyLock {
@@ -197,6 +224,8 @@ impl Lock for AnyLock {
             Self::Mutex(lock) => lock.hold(inside),
             Self::Futex(lock) => lock.hold(inside),
             Self::Std(lock) => lock.hold(inside),
+            #[cfg(feature = "parking_lot")]
+            Self::ParkingLot(lock) => lock.hold(inside),
         }
     }
 }

@@ -3,7 +3,6 @@
 //! The points, their rounds, the statistics and the table are those of `run`: a policy stands where `run` has a target. What a lock alone can
 //! tell (waits, hand-offs, bypasses) comes in a second table.
 
-mod contender;
 mod times;
 
 use std::collections::BTreeMap;
@@ -22,11 +21,10 @@ use harness::order::interleave;
 use harness::plan::{Done, TAINT_SHARE, Taint};
 use harness::readings::{CpuTimes, Reading, interrupts_apart};
 use harness::stats;
-use locks::pattern::{self, Counts, Edge, Pattern};
+use locks::pattern::{self, Counts, Edge, Pattern, Policy};
 use result::{Folder, MadeBy, Mode, Options, Point, RunResult};
 use serde::Serialize;
 
-use self::contender::Contender;
 use crate::exit::{Failure, Status};
 use crate::{machine, points, terminal};
 
@@ -105,7 +103,7 @@ Exit status: 0 done, 2 bad usage, 3 a race failed, 130 interrupted.";
 
 /// One point of the race.
 struct Spec {
-    contender: Contender,
+    policy: Policy,
     pattern: Pattern,
     workload: String,
     tasks: u32,
@@ -145,7 +143,7 @@ struct LockLine {
 pub fn run(args: &Args) -> Result<Status, Failure> {
     let unit = unit(args)?;
     let specs = check(args, &unit)?;
-    let directory = Contender::parse(&args.directory_policy)?;
+    let directory = policy(&args.directory_policy)?;
     let cpus = Cpus::allowed().context("cannot read the allowed CPUs")?;
     let folder = args.output.as_ref().map(|path| Folder::create(path).map_err(not_written)).transpose()?;
     let seed = args.seed.unwrap_or_else(super::run::seed_from_clock);
@@ -160,7 +158,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         .iter()
         .map(|spec| LockLine {
             workload: spec.workload.clone(),
-            policy: spec.contender.name(),
+            policy: spec.policy.name(),
             tasks: spec.tasks,
             ..LockLine::default()
         })
@@ -178,7 +176,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         bar.set_message(format!(
             "{} · {} · {}",
             spec.workload,
-            spec.contender.name(),
+            spec.policy.name(),
             report::text::tasks(spec.tasks)
         ));
         let (counts, measured) = race(spec, directory, args, &cpus)?;
@@ -195,7 +193,7 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
         };
         points::add(&mut result.points[turn.point], &done, &mut parts[turn.point], seed);
         let line = &mut lines[turn.point];
-        line.uncontended.push(pattern::uncontended_ns(&spec.contender.lock()));
+        line.uncontended.push(pattern::uncontended_ns(&spec.policy.lock()));
         line.rounds.push(counts);
         result.elapsed_s = begun.elapsed().as_secs_f64();
         if let Some(folder) = &folder {
@@ -214,6 +212,14 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     }
     print(args, &result, &lines, folder.as_ref().map(Folder::path))?;
     Ok(if result.interrupted { Status::Interrupted } else { Status::Done })
+}
+
+/// The policy of a name on the command line.
+fn policy(name: &str) -> Result<Policy, Failure> {
+    Policy::ALL.iter().find(|p| p.name() == name.trim()).copied().ok_or_else(|| {
+        let names: Vec<_> = Policy::ALL.iter().map(|p| p.name()).collect();
+        Failure::usage(format!("no policy {name:?}: there are {}", names.join(", ")))
+    })
 }
 
 /// Microseconds as they are given on the command line.
@@ -263,9 +269,9 @@ fn unit(args: &Args) -> Result<Pattern, Failure> {
 }
 
 fn check(args: &Args, unit: &Pattern) -> Result<Vec<Spec>, Failure> {
-    let contenders = match args.policies.as_slice() {
-        [] => Contender::all(),
-        given => given.iter().map(|text| Contender::parse(text)).collect::<Result<Vec<_>, _>>()?,
+    let policies = match args.policies.as_slice() {
+        [] => Policy::ALL.to_vec(),
+        given => given.iter().map(|text| policy(text)).collect::<Result<Vec<_>, _>>()?,
     };
     if !(0.01..=3600.0).contains(&args.seconds) {
         return Err(Failure::usage(format!("--seconds {}: give seconds from 0.01 to 3600", args.seconds)));
@@ -286,7 +292,7 @@ fn check(args: &Args, unit: &Pattern) -> Result<Vec<Spec>, Failure> {
     }
     let mut specs = Vec::new();
     for &split in if args.plain { &[1][..] } else { &splits } {
-        for &contender in &contenders {
+        for &policy in &policies {
             for &tasks in &counts {
                 let (pattern, name) = if args.plain {
                     (Pattern::plain(tasks, unit.hold_ns, unit.think_ns), "one lock".to_owned())
@@ -300,7 +306,7 @@ fn check(args: &Args, unit: &Pattern) -> Result<Vec<Spec>, Failure> {
                 };
                 let workload =
                     format!("{name}, hold {} us, think {} us", micros(unit.hold_ns), micros(unit.think_ns));
-                specs.push(Spec { contender, pattern, workload, tasks });
+                specs.push(Spec { policy, pattern, workload, tasks });
             }
         }
     }
@@ -334,15 +340,15 @@ fn first_result(args: &Args, unit: &Pattern, specs: &[Spec], cpus: &Cpus, seed: 
     for spec in specs {
         result.points.push(Point {
             workload: spec.workload.clone(),
-            target: spec.contender.name().to_owned(),
+            target: spec.policy.name().to_owned(),
             mode: Mode::Threads,
             tasks: spec.tasks,
             valid: true,
             ..Point::default()
         });
-        if result.target(spec.contender.name()).is_none() {
+        if result.target(spec.policy.name()).is_none() {
             result.targets.push(result::Target {
-                name: spec.contender.name().to_owned(),
+                name: spec.policy.name().to_owned(),
                 kind: "lock".to_owned(),
                 ..result::Target::default()
             });
@@ -360,7 +366,7 @@ fn first_result(args: &Args, unit: &Pattern, specs: &[Spec], cpus: &Cpus, seed: 
 }
 
 /// One round of one point.
-fn race(spec: &Spec, directory: Contender, args: &Args, cpus: &Cpus) -> Result<(Counts, Measured), Failure> {
+fn race(spec: &Spec, directory: Policy, args: &Args, cpus: &Cpus) -> Result<(Counts, Measured), Failure> {
     let numbers: Vec<u32> = cpus.in_order().iter().map(|c| c.cpu).collect();
     let quota = Quota::here();
     let mut edges = Vec::new();
@@ -369,7 +375,7 @@ fn race(spec: &Spec, directory: Contender, args: &Args, cpus: &Cpus) -> Result<(
         &spec.pattern,
         window,
         || directory.lock(),
-        || spec.contender.lock(),
+        || spec.policy.lock(),
         |edge| edges.push(Reading::take(&numbers, quota.as_ref(), edge == Edge::Opens)),
     )
     .map_err(|error| Failure::new(Status::Untrusted, error))?;

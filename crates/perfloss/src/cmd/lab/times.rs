@@ -37,10 +37,10 @@ pub struct Times {
 /// In words, what is missing.
 pub fn of_result(folder: &Path) -> Result<(String, Times), String> {
     let result = result::read(folder).map_err(|e| e.to_string())?;
-    let mut points: Vec<&Point> = result.points.iter().filter(|p| trace_of(p).is_some()).collect();
-    points.sort_by_key(|p| p.tasks);
-    for point in points {
-        let Some(name) = trace_of(point) else { continue };
+    let mut points: Vec<(&Point, &str)> =
+        result.points.iter().filter_map(|point| Some((point, trace_of(point)?))).collect();
+    points.sort_by_key(|(point, _)| point.tasks);
+    for (point, name) in points {
         let path = folder.join(name);
         let failed = |e: Error| format!("{}: {e}", path.display());
         let file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -219,10 +219,10 @@ fn times(
     })
 }
 
+/// The median, ns; 0 of nothing.
 fn median(values: &[u64]) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
+    let values: Vec<f64> = values.iter().map(|&ns| ns as f64).collect();
+    harness::stats::median(&values).unwrap_or(0.0).round() as u64
 }
 
 #[cfg(test)]
