@@ -14,13 +14,14 @@
 //! - **A waiter spins** if spins have paid lately, there are not too many spinners, and the last owner cannot be ruled out to be running ([how that is
 //!   judged](crate::spin)). Then it joins the list and sleeps.
 //! - **A woken sleeper competes.** If it finds no permit, it reserves the next one (`HANDOFF`, as the kernel's mutex does): it loses once at most.
-//! - **Short holds: turns by time.** A first sleeper of 2 ms is woken although spinners would be faster, and reserves its permit as soon as it runs.
+//! - **Short holds: turns by time.** A first sleeper of 1.5 ms is woken although spinners would be faster, and reserves its permit as soon as it runs. The thread that woke it offers
+//!   it the CPU: the sleeper often finds itself behind that very thread, and would wait for the end of its time slice.
 //! - **Long holds: a plain semaphore.** Where a permit is held 0.2 ms and more at a time, waking a thread costs little next to that. Then a release is a hand-over (wake and reserve at
 //!   once), newcomers do not spin while somebody sleeps, and the order is first in, first out: what [`Semaphore`](crate::Semaphore) does.
 //!
 //! # Guarantees
 //!
-//! - **Fairness:** bounded bypass. Sleepers are served in order. The first one is bypassed [`AdaptiveSemaphore::BYPASS_LIMIT`] times at most, in the usual case for 2 ms at most, and where
+//! - **Fairness:** bounded bypass. Sleepers are served in order. The first one is bypassed [`AdaptiveSemaphore::BYPASS_LIMIT`] times at most, in the usual case for 2 ms or so, and where
 //!   holds are long not at all; then permits are reserved for it. A thread spins for microseconds (a scheduler's time slice if it is displaced) before it joins the list.
 //! - **Release:** by any thread, whether it acquired or not.
 //! - **Poisoning:** none. A semaphore guards no data of its own; a guard that is dropped by a panic releases its permit.
@@ -44,7 +45,9 @@
 
 use crate::counting::{Counting, acquire_by_taking_or_waiting};
 use crate::spin::{ROUNDS, SpinBudget, spinners_allowed};
-use crate::sys::{AtomicU64, Deadline, Ordering, const_constructor, cpu_plus_one, has_passed, now_ns};
+use crate::sys::{
+    AtomicU64, Deadline, Ordering, const_constructor, cpu_plus_one, has_passed, now_ns, yield_now,
+};
 use crate::wait_list::{LockedList, WaitList, Waiter};
 
 /// Somebody is on the list of sleepers. Changes with the list locked only.
@@ -71,9 +74,9 @@ const OF_FIRST: u64 = HANDOFF | WOKEN | DUE | BYPASSES;
 const ONE: u64 = 1 << 32;
 
 /// After this many bypasses the first sleeper is the only one who may take a permit. Few in a model, which has few steps.
-const RESERVE_AFTER: u64 = if cfg!(any(test, loom)) { 2 } else { 4000 };
+const RESERVE_AFTER: u64 = if cfg!(any(test, loom)) { 2 } else { 2000 };
 /// After this time as the first one, a sleeper is woken and gets its turn even though spinners would be faster, in ns.
-const DUE_AFTER_NS: u64 = 2_000_000;
+const DUE_AFTER_NS: u64 = 1_500_000;
 /// Where permits are held this long at a time, a release is a direct hand-over, in ns: waking a thread costs little next to it.
 const LONG_HOLD_NS: u64 = 200_000;
 /// The first bypasses of each first sleeper, at which it is asked whether holds are long.
@@ -371,21 +374,23 @@ impl AdaptiveSemaphore {
         }
     }
 
-    /// Wakes the first sleeper, to compete for a permit, if that is still needed.
+    /// Wakes the first sleeper, to compete for a permit, if that is still needed. True if it has waited so long that the caller should make room for it.
     #[cold]
-    fn wake_first(&self) {
+    fn wake_first(&self) -> bool {
         let list = self.waiters.lock();
-        let Some(first) = list.first() else { return };
+        let Some(first) = list.first() else { return false };
         let state = self.state.load(Ordering::Relaxed);
         if !needs_wake(state) || state < ONE && state & DUE == 0 {
             // Somebody took the permit: its release will look again.
-            return;
+            return false;
         }
+        let is_due = self.first_has_waited(now_ns(), DUE_AFTER_NS);
         let marks = if self.holds_are_long(state) { WOKEN | HANDOFF } else { WOKEN };
         self.state.fetch_or(marks, Ordering::Relaxed);
         let waker = first.signal();
         drop(list);
         waker.wake();
+        is_due
     }
 }
 
@@ -395,8 +400,8 @@ impl Counting for AdaptiveSemaphore {
     #[inline]
     fn release(&self) {
         let state = self.state.fetch_add(ONE, Ordering::Release) + ONE;
-        if needs_wake(state) {
-            self.wake_first();
+        if needs_wake(state) && self.wake_first() {
+            yield_now();
         }
     }
 
