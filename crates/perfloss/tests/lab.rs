@@ -82,7 +82,7 @@ fn the_times_of_a_captured_run_of_xfs_are_raced() {
         .assert()
         .code(0);
     let out =
-        lab(&["semaphore", "--from", folder, "-t", "2", "-s", "0.02", "--rounds", "1", "--json"]).code(0);
+        lab(&["semaphore", "--from", folder, "-t", "2", "-s", "0.1", "--rounds", "1", "--json"]).code(0);
     let told = String::from_utf8(out.get_output().stderr.clone()).unwrap();
     assert!(
         told.contains("create_unlink on xfs, 2 tasks: the tasks held xfs_buf.b_sema AGI of AG"),
@@ -100,7 +100,7 @@ fn a_result_without_holds_is_refused_in_a_line() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("lab");
     let folder = folder.to_str().unwrap();
-    lab(&["rwsem", "-t", "1", "-s", "0.02", "--rounds", "1", "--quiet", "--output", folder]).code(0);
+    lab(&["rwsem", "-t", "1", "-s", "0.1", "--rounds", "1", "--quiet", "--output", folder]).code(0);
     let out = lab(&["--from", folder]).code(2);
     let told = String::from_utf8(out.get_output().stderr.clone()).unwrap();
     assert!(told.contains("give the result of a run on xfs"), "{told}");

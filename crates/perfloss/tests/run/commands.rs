@@ -166,12 +166,12 @@ fn results_get_folders_of_their_own_below_the_working_directory() {
             "--on",
             "tmpfs",
             "-s",
-            "0.01",
+            "0.1",
             "--rounds",
             "1",
             "--no-capture",
             "--warm-up",
-            "0.01",
+            "0.1",
         ]);
         assert_eq!(ran.status, 0, "{ran:?}");
     }

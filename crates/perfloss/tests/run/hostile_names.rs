@@ -76,9 +76,9 @@ fn outputs_with_odd_names_are_written_and_shown() {
             "--on",
             "tmpfs",
             "-s",
-            "0.02",
+            "0.1",
             "--warm-up",
-            "0.02",
+            "0.1",
             "--rounds",
             "1",
         ];

@@ -161,7 +161,7 @@ fn the_seed_decides_the_order_and_is_recorded() {
             "-t",
             "1",
             "-s",
-            "0.02",
+            "0.1",
             "--rounds",
             "2",
             "--seed",
