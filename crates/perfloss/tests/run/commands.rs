@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::home::{Home, case, point, warns};
+use crate::home::{Home, QUICK, case, point, warns};
 
 /// All points valid.
 fn works(home: &Home, arguments: &[&str]) -> serde_json::Value {
@@ -158,21 +158,7 @@ fn a_saved_result_is_shown_again_as_it_was_printed() {
 fn results_get_folders_of_their_own_below_the_working_directory() {
     let home = Home::new();
     for _ in 0..3 {
-        let ran = home.perfloss(&[
-            "run",
-            "getppid",
-            "-t",
-            "1",
-            "--on",
-            "tmpfs",
-            "-s",
-            "0.1",
-            "--rounds",
-            "1",
-            "--no-capture",
-            "--warm-up",
-            "0.1",
-        ]);
+        let ran = home.perfloss(&QUICK);
         assert_eq!(ran.status, 0, "{ran:?}");
     }
     assert_eq!(fs::read_dir(home.work().join("perfloss-results")).unwrap().count(), 3);

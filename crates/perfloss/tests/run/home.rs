@@ -23,6 +23,10 @@ const GONE_WITHIN: Duration = Duration::from_secs(5);
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
+/// One short round of the fastest workload, uncaptured, with the output that a person gets.
+pub const QUICK: [&str; 11] =
+    ["run", "getppid", "-t", "1", "--on", "tmpfs", "-s", "0.1", "--rounds", "1", "--no-capture"];
+
 /// A directory with a `TMPDIR`, a working directory and a directory target, and a mark on all processes.
 pub struct Home {
     dir: tempfile::TempDir,

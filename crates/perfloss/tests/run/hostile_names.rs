@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::home::{Home, case, open_to_all};
+use crate::home::{Home, QUICK, case, open_to_all};
 
 /// What a shell would make of a name shows here.
 fn pwned(home: &Home) -> impl Fn() -> bool + use<> {
@@ -68,22 +68,8 @@ fn directories_with_odd_names_are_targets() {
 fn outputs_with_odd_names_are_written_and_shown() {
     let home = Home::new();
     for name in NAMES.iter().filter(|n| !n.starts_with('-')) {
-        let arguments = [
-            "run",
-            "getppid",
-            "-t",
-            "1",
-            "--on",
-            "tmpfs",
-            "-s",
-            "0.1",
-            "--warm-up",
-            "0.1",
-            "--rounds",
-            "1",
-        ];
-        let mut all = arguments.to_vec();
-        all.extend(["--no-capture", "--quiet", "--output", name]);
+        let mut all = QUICK.to_vec();
+        all.extend(["--quiet", "--output", name]);
         let ran = home.perfloss(&all);
         assert_eq!(ran.status, 0, "{ran:?}");
         assert!(home.work().join(name).join("result.json").exists());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::home::{Home, case, perfloss, point, warns};
+use crate::home::{Home, QUICK, case, perfloss, point, warns};
 
 /// Runs a workload that cannot succeed beside nothing else; gives why the point is void.
 fn why_void(home: &Home, arguments: &[&str]) -> String {
@@ -135,24 +135,10 @@ fn a_compiler_that_fails_counts_nothing() {
     let fake = home.file("cc", "#!/bin/sh\nexit 1\n");
     crate::home::open_to_all(&fake);
     let path = format!("{}:{}", home.work().display(), std::env::var("PATH").unwrap());
-    let mut command = home.command(
-        perfloss(),
-        &[
-            "run",
-            "cc",
-            "-t",
-            "1",
-            "--on",
-            "tmpfs",
-            "-s",
-            "0.1",
-            "--rounds",
-            "1",
-            "--no-capture",
-            "--json",
-            "--quiet",
-        ],
-    );
+    let mut arguments = QUICK.to_vec();
+    arguments[1] = "cc";
+    arguments.extend(["--json", "--quiet"]);
+    let mut command = home.command(perfloss(), &arguments);
     command.env("PATH", path);
     let result = home.start(command).end().json(3);
     assert_eq!(result["points"][0]["valid"], false);
