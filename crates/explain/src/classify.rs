@@ -13,6 +13,8 @@ pub(crate) enum Class {
     Io,
     /// Something in the kernel that cannot be interrupted.
     Kernel,
+    /// The same, and an interrupt ended it that completed no request: the clock, as a rule.
+    Timed,
     /// A child, or its exec.
     Child,
     /// Time, or a signal.
@@ -32,7 +34,7 @@ impl Class {
     /// How a task of the workload counts that waits so.
     pub fn counted(self) -> Counted {
         match self {
-            Class::Lock | Class::Io | Class::Kernel | Class::Futex => Counted::Sure,
+            Class::Lock | Class::Io | Class::Kernel | Class::Timed | Class::Futex => Counted::Sure,
             Class::Peer => Counted::Peer,
             Class::Child | Class::Sleep | Class::Events | Class::Stopped => Counted::No,
         }

@@ -137,6 +137,8 @@ pub enum RootKind {
     Io,
     /// Something in the kernel without a lock that is known (another kind of wait that cannot be interrupted).
     Kernel,
+    /// The clock: kernel code that sleeps for a time, mostly to look again.
+    Timed,
     /// A user-space lock or condition whose address is not known.
     Futex,
     /// The other end of a pipe, socket or the like, outside the workload.

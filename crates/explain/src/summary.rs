@@ -124,6 +124,7 @@ fn kind(kind: RootKind) -> &'static str {
         RootKind::Lock(kind) => kind.name(),
         RootKind::Io => "io",
         RootKind::Kernel => "kernel",
+        RootKind::Timed => "timed",
         RootKind::Futex => "futex",
         RootKind::Pipe => "pipe",
         RootKind::Child => "child",

@@ -196,7 +196,7 @@ fn kind(kind: RootKind, reads_only: bool, writes_only: bool) -> result::RootKind
         RootKind::Futex => Kind::Futex,
         RootKind::Pipe => Kind::Pipe,
         RootKind::Child => Kind::Child,
-        RootKind::Sleep => Kind::Sleep,
+        RootKind::Sleep | RootKind::Timed => Kind::Sleep,
         RootKind::WakeUp => Kind::WakeUp,
         RootKind::Throttled => Kind::Throttled,
         RootKind::Kernel | RootKind::Other => Kind::Other,

@@ -215,7 +215,9 @@ pub(crate) fn part_words(part: BudgetPart) -> &'static str {
 /// `semaphore xfs_buf.b_sema, AGI of AG 0 on loop0`, `io: writes on vda`.
 pub fn lock_words(lock: &Lock) -> String {
     let mut words = lock.kind.words().to_owned();
-    if !lock.class.is_empty() {
+    if lock.kind == RootKind::Sleep && !lock.class.is_empty() {
+        words = format!("sleep for a time, not for an event, in {}", text::plain(&lock.class, 80));
+    } else if !lock.class.is_empty() {
         words.push_str(if lock.kind.is_lock() { " " } else { ": " });
         words.push_str(&text::plain(&lock.class, 80));
     }

@@ -117,7 +117,7 @@ impl Engine {
         *match slot.wait.as_ref().map_or(Class::Stopped, |w| w.class) {
             Class::Lock => &mut times.lock,
             Class::Io => &mut times.io,
-            Class::Kernel => &mut times.kernel,
+            Class::Kernel | Class::Timed => &mut times.kernel,
             Class::Futex => &mut times.futex,
             Class::Peer => &mut times.peer,
             Class::Child | Class::Sleep | Class::Events | Class::Stopped => &mut times.idle,
@@ -351,7 +351,10 @@ impl Engine {
                 }
             }
             Some(_) => {
-                if let Some(wait) = slot.wait.take() {
+                if let Some(mut wait) = slot.wait.take() {
+                    if wait.class == Class::Kernel && by == WokenBy::Interrupt {
+                        wait.class = Class::Timed;
+                    }
                     self.cut(task, &wait, by);
                     self.tasks[task.index()].note(now, Doing::Runnable);
                 }

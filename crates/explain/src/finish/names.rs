@@ -9,6 +9,9 @@ use crate::account::End;
 use crate::classify::{Class, plain};
 use crate::explanation::RootKind;
 
+/// Part of the waiting time from which on a function stands for all of it.
+const NEARLY_ALL: f64 = 0.8;
+
 impl Finish<'_> {
     /// Finds out what each end is called.
     pub(super) fn name_ends(&mut self) {
@@ -48,9 +51,11 @@ impl Finish<'_> {
                 };
                 Called { kind, class, object }
             }
-            End::Wait(Class::Io) => Called { class: self.waiting_function(end), ..plain(RootKind::Io, "") },
-            End::Wait(Class::Kernel | Class::Lock) => {
-                Called { class: self.waiting_function(end), ..plain(RootKind::Kernel, "") }
+            End::Wait(Class::Io) => plain(RootKind::Io, &self.waiting_function(end).0),
+            End::Wait(Class::Kernel | Class::Lock) => plain(RootKind::Kernel, &self.waiting_function(end).0),
+            End::Wait(Class::Timed) => {
+                let (function, timed) = self.waiting_function(end);
+                plain(if timed { RootKind::Timed } else { RootKind::Kernel }, &function)
             }
             End::Wait(Class::Futex) => plain(RootKind::Futex, ""),
             End::Wait(Class::Peer) => plain(RootKind::Pipe, ""),
@@ -95,19 +100,21 @@ impl Finish<'_> {
         throttled.fold(0, |sum, (_, ns)| ns.saturating_add(sum))
     }
 
-    /// The function that waits says best for what, if it is one for most of the time.
-    pub(super) fn waiting_function(&self, end: End) -> String {
-        let mut by_function: BTreeMap<&str, u64> = BTreeMap::new();
+    /// The function that waits says best for what, if it is one for nearly all of the time; and whether it sleeps for a time.
+    fn waiting_function(&self, end: End) -> (String, bool) {
+        let mut by_function: BTreeMap<(&str, bool), u64> = BTreeMap::new();
         for ((of, stack, in_scope), ns) in &self.account.paths {
             if *of == end && *in_scope {
-                let function = self.tables.stack_names(*stack).find(|n| !is_sleeping(n));
-                let sum = by_function.entry(function.map_or("", plain)).or_default();
+                let sum = by_function.entry(waiting_function(self.tables.stack_names(*stack))).or_default();
                 *sum = sum.saturating_add(*ns);
             }
         }
         let total = by_function.values().fold(0u64, |a, ns| a.saturating_add(*ns));
+        let timed = by_function.iter().filter(|((_, timed), _)| *timed);
+        let timed = timed.fold(0u64, |a, (_, ns)| a.saturating_add(*ns)) > total / 2;
         let top = by_function.into_iter().max_by_key(|(_, ns)| *ns);
-        top.filter(|(_, ns)| *ns > total / 2).map_or(String::new(), |(name, _)| name.to_owned())
+        let top = top.filter(|(_, ns)| *ns as f64 >= NEARLY_ALL * total as f64);
+        (top.map_or(String::new(), |((name, _), _)| name.to_owned()), timed)
     }
 
     /// Whether it is a task of perfloss itself, which is shown nowhere.
@@ -129,24 +136,45 @@ impl Finish<'_> {
     }
 }
 
+/// The function that waits, without those through which all waits of a kind go; and whether it sleeps for a time, not for
+/// an event (`kernel/time/sleep_timeout.c`; waits for an event may go through them too, with a time limit).
+fn waiting_function<'a>(names: impl Iterator<Item = &'a str>) -> (&'a str, bool) {
+    let mut timed = false;
+    for name in names.map(plain) {
+        match name {
+            "__wait_for_common" | "do_wait_for_common" | "wait_for_common" | "wait_woken" => timed = false,
+            _ if name.starts_with("wait_for_completion") => timed = false,
+            "__wait_on_bit" | "__wait_on_bit_lock" | "folio_wait_bit_common" => timed = false,
+            "msleep" | "usleep_range_state" | "fsleep" => timed = true,
+            _ if name.starts_with("schedule_timeout") || name.starts_with("schedule_hrtimeout") => {
+                timed = true
+            }
+            _ if is_sleeping(name) || name.starts_with("out_of_line_wait_on_bit") => {}
+            "___down_common" | "__down_common" => return (name, false),
+            _ => return (name, timed),
+        }
+    }
+    ("", timed)
+}
+
 /// Whether a function belongs to going to sleep, whatever for.
 pub(super) fn is_sleeping(name: &str) -> bool {
-    matches!(
-        plain(name),
-        "finish_task_switch"
-            | "__schedule"
-            | "schedule"
-            | "schedule_timeout"
-            | "schedule_preempt_disabled"
-            | "io_schedule"
-            | "io_schedule_timeout"
-            | "schedule_hrtimeout_range"
-            | "schedule_hrtimeout_range_clock"
-            | "preempt_schedule_common"
-            | "bit_wait"
-            | "bit_wait_io"
-            | "context_switch"
-    )
+    let name = plain(name);
+    name.starts_with("schedule_timeout")
+        || name.starts_with("schedule_hrtimeout")
+        || matches!(
+            name,
+            "finish_task_switch"
+                | "__schedule"
+                | "schedule"
+                | "schedule_preempt_disabled"
+                | "io_schedule"
+                | "io_schedule_timeout"
+                | "preempt_schedule_common"
+                | "bit_wait"
+                | "bit_wait_io"
+                | "context_switch"
+        )
 }
 
 /// The name of a task without what only numbers it: all kernel workers of a kind are one.
@@ -158,5 +186,34 @@ pub(super) fn family(name: &str) -> String {
     match rest.find(['-', '+']) {
         Some(at) => format!("{kind} {}", &rest[at + 1..]),
         None => kind.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::waiting_function;
+
+    fn of<'a>(names: &[&'a str]) -> (&'a str, bool) {
+        waiting_function(names.iter().copied())
+    }
+
+    #[test]
+    fn a_sleep_for_a_time_is_told_from_a_wait_with_a_time_limit() {
+        assert_eq!(
+            of(&["__schedule", "schedule", "schedule_timeout", "xfs_iget", "xfs_icreate"]),
+            ("xfs_iget", true)
+        );
+        assert_eq!(
+            of(&["schedule", "schedule_hrtimeout_range_clock", "usleep_range_state", "poll"]),
+            ("poll", true)
+        );
+        let completion =
+            ["__schedule", "schedule", "schedule_timeout", "__wait_for_common", "submit_bio_wait"];
+        assert_eq!(of(&completion), ("submit_bio_wait", false));
+        assert_eq!(
+            of(&["__schedule.isra.0", "schedule", "xlog_wait_on_iclog"]),
+            ("xlog_wait_on_iclog", false)
+        );
+        assert_eq!(of(&["__schedule", "schedule"]), ("", false));
     }
 }
