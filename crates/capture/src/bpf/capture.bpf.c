@@ -853,6 +853,35 @@ int on_xfs_buf_unlock(u64 *ctx)
 	return xfs_buf(ctx, EV_RELEASED);
 }
 
+/* A lock for which a task waited already when the capture began: its begin was never seen, its end and its stack will be. */
+static __always_inline void seed_lock(struct task_state *st, struct task_seed *seed)
+{
+	u64 lock = seed->blocker & ~3ULL;
+	u32 flags;
+
+	/* the low bits of task->blocker are the kind of lock (include/linux/hung_task.h) */
+	switch (seed->blocker & 3) {
+	case 0:
+		flags = LCB_F_MUTEX;
+		break;
+	case 1:
+		flags = 0;
+		break;
+	case 2:
+		flags = LCB_F_READ;
+		break;
+	default:
+		flags = LCB_F_WRITE;
+	}
+	if (options.describe_locks)
+		describe(lock, flags);
+	if (st && !st->lock) {
+		st->lock = lock;
+		st->lock_since = seed->ts;
+		st->lock_flags = flags;
+	}
+}
+
 /* The state of every task at the start; from here on each has a state of its own. */
 SEC("iter/task")
 int seed_tasks(struct bpf_iter__task *ctx)
@@ -893,6 +922,9 @@ int seed_tasks(struct bpf_iter__task *ctx)
 		}
 	}
 	bpf_probe_read_kernel(seed->comm, COMM_LEN, task->comm);
+	/* neither running nor runnable: it is waiting for that lock now */
+	if (seed->blocker && !(seed->flags & (2 | 8)))
+		seed_lock(st, seed);
 	if (st && !st->out && !st->in && !(seed->flags & 2)) {
 		st->out = seed->ts;
 		st->state = seed->flags & 8 ? STATE_PREEMPTED : seed->state;
