@@ -208,17 +208,33 @@ fn without_loss(parts: &mut Parts<'_>, target: &str, point: &Point) {
         false => "no idle time is lost; waits hidden behind runnable work, us an operation:",
     };
     let which = format!("{} at {}", text::plain(target, 40), text::tasks(point.tasks));
-    parts.add(2, |out| out.line(&format!("{which}: {what}")));
-    for (i, root) in waits.into_iter().take(WAITS).enumerate() {
-        let mut words = wait_words(root);
-        if let Some(path) = root.paths.first() {
-            words.push_str(&format!(" ({})", verdict::path_words(&root.paths, path)));
+    let rows: Vec<String> = waits
+        .into_iter()
+        .take(WAITS)
+        .map(|root| {
+            let mut words = wait_words(root);
+            if let Some(path) = root.paths.first() {
+                words.push_str(&format!(" ({})", verdict::path_words(&root.paths, path)));
+            }
+            if let Some(through) = root.waits_through.first().filter(|w| worth(w.wait_us_per_op)) {
+                let wait = through.wait_us_per_op.map_or_else(|| text::NONE.to_owned(), text::micros);
+                words.push_str(&format!(
+                    ", and {wait} at {} for its holders",
+                    text::plain(&through.class, 48)
+                ));
+            }
+            words
+        })
+        .collect();
+    // the heading and its first row are one part: neither says anything without the other
+    parts.add(2, |out| {
+        out.line(&format!("{which}: {what}"));
+        if let Some(first) = rows.first() {
+            out.labelled("Waits", first);
         }
-        if let Some(through) = root.waits_through.first().filter(|w| worth(w.wait_us_per_op)) {
-            let wait = through.wait_us_per_op.map_or_else(|| text::NONE.to_owned(), text::micros);
-            words.push_str(&format!(", and {wait} at {} for its holders", text::plain(&through.class, 48)));
-        }
-        parts.add(3 + i, |out| out.labelled("Waits", &words));
+    });
+    for (i, words) in rows.iter().enumerate().skip(1) {
+        parts.add(3 + i, |out| out.labelled("Waits", words));
     }
     if let Some(words) = spin_words(point) {
         parts.add(4, |out| out.labelled("Spins", &words));
