@@ -4,6 +4,8 @@ mod common;
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -497,6 +499,134 @@ fn sampled_stacks_stand_for_all_waits_without_bias() {
         // each stack stands for at most 2^18 ns, or for a longer wait of its own: five standard deviations of that sampling
         let allowed = (5.0 * (stacks as f64).sqrt() * f64::from(1 << 18)) as u64;
         assert!(stood_for.abs_diff(all) <= allowed, "{stood_for} of {all} ns; {allowed} are allowed");
+        Ok(())
+    });
+}
+
+/// A page that is not there: who touches it waits until this is dropped (userfaultfd(2)).
+struct MissingPage {
+    page: *mut libc::c_void,
+    _handler: OwnedFd,
+}
+
+// SAFETY: the page is only passed to system calls; nobody here dereferences it.
+unsafe impl Send for MissingPage {}
+// SAFETY: as above.
+unsafe impl Sync for MissingPage {}
+
+impl MissingPage {
+    fn new() -> MissingPage {
+        // linux/userfaultfd.h
+        const API: u64 = 0xAA;
+        const MISSING: u64 = 1;
+        #[repr(C)]
+        struct Hello {
+            api: u64,
+            features: u64,
+            ioctls: u64,
+        }
+        #[repr(C)]
+        struct Register {
+            start: u64,
+            bytes: u64,
+            mode: u64,
+            ioctls: u64,
+        }
+        let (api_request, register_request) = (0xC018_AA3F, 0xC020_AA00);
+        // SAFETY: a new descriptor and a new mapping; both structures are as the two requests want them.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
+            assert!(fd >= 0, "userfaultfd: {}", std::io::Error::last_os_error());
+            let handler = OwnedFd::from_raw_fd(fd as i32);
+            let mut hello = Hello { api: API, features: 0, ioctls: 0 };
+            assert_eq!(libc::ioctl(fd as i32, api_request, &raw mut hello), 0, "UFFDIO_API");
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let page =
+                libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            let mut register = Register { start: page as u64, bytes: 4096, mode: MISSING, ioctls: 0 };
+            assert_eq!(libc::ioctl(fd as i32, register_request, &raw mut register), 0, "UFFDIO_REGISTER");
+            MissingPage { page, _handler: handler }
+        }
+    }
+}
+
+/// Waits until one of this process's threads sleeps in that system call.
+fn sleeps_in(tid: u32, number: libc::c_long) {
+    let start = format!("{number} ");
+    let path = format!("/proc/self/task/{tid}/syscall");
+    while !std::fs::read_to_string(&path).expect("the thread lives").starts_with(&start) {
+        thread::sleep(MS);
+    }
+    // let it get where it sleeps
+    thread::sleep(MS * 20);
+}
+
+/// One thread holds a file's lock while it waits for a page; another waits for the lock: both before the capture begins.
+#[test]
+fn a_lock_waited_for_before_the_capture_begins_is_named_and_its_wait_has_a_stack() {
+    undisturbed(|| {
+        // on a file system over a disk: tmpfs writes without the lock in some kernels
+        let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let file = Arc::new(File::create(dir.path().join("file")).expect("a file"));
+        let missing = Arc::new(MissingPage::new());
+        let (send, tids) = mpsc::channel();
+        let holding = thread::spawn({
+            let (file, missing, send) = (file.clone(), missing.clone(), send.clone());
+            move || {
+                send.send(tid()).expect("the test waits");
+                let page = missing.page;
+                drop(missing);
+                // SAFETY: a mapped page; it is zero when it comes.
+                let wrote = unsafe { libc::pwrite(file.as_raw_fd(), page, 4096, 0) };
+                assert_eq!(wrote, 4096, "{}", std::io::Error::last_os_error());
+            }
+        });
+        let holder = tids.recv().expect("it starts");
+        sleeps_in(holder, libc::SYS_pwrite64);
+        let waiting = thread::spawn({
+            let file = file.clone();
+            move || {
+                send.send(tid()).expect("the test waits");
+                // the kernel tells of uninterruptible waits only: set_len, say, can be killed while it waits
+                assert_eq!(file.write_at(b"x", 0).expect("room"), 1);
+                now()
+            }
+        });
+        let waiter = tids.recv().expect("it starts");
+        sleeps_in(waiter, libc::SYS_pwrite64);
+        let mut missing = Some(missing);
+        let (trace, (released, got)) = captured(options(), || {
+            thread::sleep(MS * 30);
+            let released = now();
+            // the last one: the handler closes, and the page comes
+            drop(missing.take());
+            holding.join().expect("writes");
+            (released, waiting.join().expect("writes"))
+        });
+        let task = task_at(&trace, waiter, released);
+        let lock = trace.events().iter().find_map(|e| match e.kind {
+            Kind::Seed { task: t, state: SeedState::Blocked { .. }, lock } if t == task => lock,
+            _ => None,
+        });
+        let Some(lock) = lock else {
+            let blocker = std::fs::read("/sys/kernel/btf/vmlinux")
+                .expect("BTF")
+                .windows(9)
+                .any(|w| w == b"\0blocker\0".as_slice());
+            assert!(!blocker, "what it waits for is not known although this kernel tells");
+            return Ok(());
+        };
+        let lock = trace.tables().lock(lock).expect("a lock of the trace");
+        assert_eq!(lock.kind, LockKind::Rwsem);
+        assert_eq!(lock.class.map(|c| trace.tables().str(c)), Some("inode.i_rwsem"));
+        let waker = between(&trace, released, got).find_map(|e| match e.kind {
+            Kind::Waking { waker, wakee, .. } if wakee == task => Some(waker),
+            _ => None,
+        });
+        assert_eq!(waker, Some(Waker::Task(task_at(&trace, holder, released))), "who held it wakes");
+        let stack = wait_stack(&trace, task, got);
+        assert!(stack.iter().any(|f| f.contains("write")), "{stack:?}");
         Ok(())
     });
 }
