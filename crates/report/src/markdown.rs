@@ -162,7 +162,8 @@ fn roots(out: &mut String, p: &result::Point) {
             ));
         }
         if !root.holders.is_empty() {
-            out.push_str(&format!("  - held by {}\n", escape(&verdict::holders_words(root))));
+            let label = verdict::holders_label(root).to_lowercase();
+            out.push_str(&format!("  - {label} by {}\n", escape(&verdict::holders_words(root))));
         }
     }
     for r in p.remedies.iter().take(10) {

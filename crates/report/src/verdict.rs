@@ -326,18 +326,33 @@ pub fn path_words(paths: &[Path], of: &Path) -> String {
     }
 }
 
-/// Who had it, in words.
+/// What [`holders_words`] are about: who had a lock, or who ended the waits for something that nobody has.
+pub fn holders_label(root: &Root) -> &'static str {
+    if root.lock.kind.is_lock() { "Held" } else { "Ended" }
+}
+
+/// Who had it, in words, and what of the wait nobody had it.
 pub fn holders_words(root: &Root) -> String {
-    let words: Vec<String> = root
-        .holders
-        .iter()
-        .enumerate()
-        .filter(|(i, h)| *i == 0 || h.share >= WORTH_A_LINE)
-        .map(|(_, h)| h)
-        .take(4)
-        .map(|h| format!("{} {}", text::plain(&h.comm, 32), text::percent(h.share)))
-        .collect();
+    let shown = root.holders.iter().enumerate().filter(|(i, h)| *i == 0 || h.share >= WORTH_A_LINE).take(4);
+    let mut parts: Vec<(String, f64)> = shown.map(|(_, h)| (text::plain(&h.comm, 32), h.share)).collect();
+    let named: f64 = parts.iter().map(|(_, share)| share).sum();
+    parts.extend(holders_rest(root, named).map(|(what, share)| (what.to_owned(), share)));
+    let words: Vec<String> =
+        parts.iter().map(|(what, share)| format!("{what} {}", text::percent(*share))).collect();
     words.join(", ")
+}
+
+/// What of the wait is not `named`: parts of it that are worth saying.
+pub fn holders_rest(root: &Root, named: f64) -> impl Iterator<Item = (&'static str, f64)> {
+    let parts = match &root.split {
+        Some(s) => [
+            ("others", s.holder_running + s.holder_blocked + s.holder_runnable - named),
+            ("nobody", s.hand_off),
+            ("not known", s.unknown),
+        ],
+        None => [("others or not known", 1.0 - named), ("", 0.0), ("", 0.0)],
+    };
+    parts.into_iter().filter(|(_, share)| *share >= WORTH_A_LINE)
 }
 
 /// The gain of a remedy with its interval: `×4.0 (3.9–4.2)`.

@@ -70,7 +70,7 @@ fn the_reported_case_reads_as_in_the_design() {
         "xfs does 43 % fewer operations with 2 tasks than with 1.",
         "Root 91 % of the idle time: semaphore xfs_buf.b_sema, AGI of AG 0 on loop0",
         "unlink: xfs_iunlink < xfs_dir_remove_child 48 %",
-        "Held by kworker/0:1-xfs-inodegc 58 %, perfloss 42 %",
+        "Held by kworker/0:1-xfs-inodegc 23 %, perfloss 15 %, nobody 61 %",
         "hand-off 61 % (CPU idle 59, busy 2) · holder running 33 %",
         "behind inode.i_rwsem of directory 131 on loop0: 32.6 us",
         "own directory per task 93,400 ×4.0 (3.9–4.2) measured",
@@ -80,6 +80,22 @@ fn the_reported_case_reads_as_in_the_design() {
     ] {
         assert!(squeezed.contains(must), "{must}:\n{text}");
     }
+}
+
+#[test]
+fn what_is_no_lock_is_not_held_and_the_rest_of_the_wait_is_said() {
+    let mut result = common::recording();
+    let point = &mut result.points[0];
+    let root = point.roots.iter_mut().find(|r| r.lock.kind.is_lock()).unwrap();
+    root.holders = vec![result::Holder { comm: "cc1".into(), share: 0.2, ..Default::default() }];
+    root.split =
+        Some(result::Split { hand_off: 0.5, holder_running: 0.3, unknown: 0.2, ..Default::default() });
+    let text = render(&result, 100, false);
+    assert!(text.contains("by cc1 20 %, others 10 %, nobody 50 %, not known 20 %"), "{text}");
+    let root = result.points[0].roots.iter_mut().find(|r| r.lock.kind.is_lock()).unwrap();
+    (root.lock.kind, root.split) = (result::RootKind::Io, None);
+    let markdown = report::markdown::render(&result);
+    assert!(markdown.contains("ended by cc1 20 %, others or not known 80 %"), "{markdown}");
 }
 
 #[test]

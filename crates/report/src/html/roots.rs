@@ -52,6 +52,8 @@ fn card(point: &Point, root: &Root) -> Markup {
         size.push(format!("{} {}", text::count(n), if n == 1 { "wait" } else { "waits" }));
     }
     let worth = |share: f64| share >= verdict::WORTH_A_LINE;
+    let holders = root.holders.iter().enumerate().filter(|(i, h)| *i == 0 || worth(h.share));
+    let holders: Vec<_> = holders.map(|(_, h)| h).take(8).collect();
     html! {
         article.card {
             h4 { (verdict::lock_words(&root.lock)) }
@@ -75,9 +77,9 @@ fn card(point: &Point, root: &Root) -> Markup {
                 }
             }
             @if !root.holders.is_empty() {
-                h4 { "Held meanwhile by" }
+                h4 { (verdict::holders_label(root)) " by" }
                 ul.holders {
-                    @for h in root.holders.iter().enumerate().filter(|(i, h)| *i == 0 || worth(h.share)).map(|(_, h)| h).take(8) {
+                    @for h in &holders {
                         li {
                             (text::percent(h.share)) " " (plain(&h.comm, NAME))
                             @match h.of_workload {
@@ -87,6 +89,9 @@ fn card(point: &Point, root: &Root) -> Markup {
                             }
                             @for s in h.stacks.iter().filter(|s| worth(s.share)).take(4) { (stack(&s.stack, Some(s.share))) }
                         }
+                    }
+                    @for (what, share) in verdict::holders_rest(root, holders.iter().map(|h| h.share).sum()) {
+                        li { (text::percent(share)) " " (what) }
                     }
                 }
             }

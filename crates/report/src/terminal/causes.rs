@@ -265,7 +265,8 @@ fn root_parts(parts: &mut Parts<'_>, which: Option<&str>, root: &Root) {
         parts.add(1, |out| out.labelled("Paths", &paths.join(" · ")));
     }
     if !root.holders.is_empty() {
-        parts.add(1, |out| out.labelled("Held", &format!("by {}", verdict::holders_words(root))));
+        let label = verdict::holders_label(root);
+        parts.add(1, |out| out.labelled(label, &format!("by {}", verdict::holders_words(root))));
     }
     if let Some(split) = &root.split {
         let words = verdict::split_words(split);

@@ -318,7 +318,7 @@ fn storm(p: Point) -> Point {
             holders: vec![
                 Holder {
                     comm: "kworker/0:1-xfs-inodegc".into(),
-                    share: 0.58,
+                    share: 0.23,
                     of_workload: Some(false),
                     stacks: vec![Path {
                         stack: strings(&["xfs_difree_inobt", "xfs_difree", "xfs_inactive_ifree"]),
@@ -326,7 +326,7 @@ fn storm(p: Point) -> Point {
                         entry: None,
                     }],
                 },
-                Holder { comm: "perfloss".into(), share: 0.42, of_workload: Some(true), stacks: Vec::new() },
+                Holder { comm: "perfloss".into(), share: 0.15, of_workload: Some(true), stacks: Vec::new() },
             ],
             waits_through: vec![WaitThrough {
                 kind: RootKind::RwsemWrite,
