@@ -165,3 +165,58 @@ fn illustration() {
         std::fs::write(dir.join(format!("{name}.html")), page(&result)).unwrap();
     }
 }
+
+/// The cells of the table with that caption, row by row.
+fn cells(page: &str, caption: &str) -> Vec<Vec<String>> {
+    let table = between(page, &format!("<caption>{caption}</caption>"), "</table>");
+    let rows = table.split("<tr>").skip(1);
+    let text = |cell: &str| cell.split('>').nth(1).unwrap().split('<').next().unwrap().to_owned();
+    rows.map(|row| {
+        row.split("<t").skip(1).filter(|c| c.starts_with('h') || c.starts_with("d>")).map(text).collect()
+    })
+    .collect()
+}
+
+#[test]
+fn the_time_in_the_kernel_is_split_by_name_for_each_point() {
+    let cost = |name: &str, us_per_op| result::NamedCost { name: name.into(), us_per_op };
+    let mut result = common::result();
+    assert!(!page(&result).contains("Kernel code by"), "nothing was sampled");
+    for p in &mut result.points {
+        if let Some(b) = p.budget_us_per_op.as_mut().filter(|_| p.tasks == 2) {
+            b.system_by = match p.target.as_str() {
+                "xfs" => vec![cost("unlink", 9.0), cost("open", 5.0)],
+                "tmpfs" => (0..14).map(|i| cost(&format!("call{i:02}"), 4.0 - f64::from(i) / 10.0)).collect(),
+                _ => Vec::new(),
+            };
+            b.spin_by = if p.target == "xfs" { vec![cost("xfs_buf_find", 2.5)] } else { Vec::new() };
+        }
+    }
+    let page = page(&result);
+    let rows = cells(&page, "Kernel code by system call");
+    assert_eq!(rows[0][0], "name");
+    let column = |name: &str| rows[0].iter().position(|c| c.starts_with(name)).unwrap();
+    let (xfs, tmpfs) = (column("xfs"), column("tmpfs"));
+    let row = |name: &str| rows.iter().find(|r| r[0] == name).unwrap_or_else(|| panic!("{name}: {rows:?}"));
+    // the dearest first, the twelve dearest in all
+    assert_eq!(rows[1][0], "unlink");
+    assert_eq!(rows.len(), 1 + 12 + 2);
+    assert_eq!((row("unlink")[xfs].as_str(), row("unlink")[tmpfs].as_str()), ("9.0", "–"));
+    // 10 of the 14 are shown: the rest is 3.0 + 2.9 + 2.8 + 2.7
+    assert_eq!((row("the rest")[xfs].as_str(), row("the rest")[tmpfs].as_str()), ("0", "11.4"));
+    assert_eq!((row("together")[xfs].as_str(), row("together")[tmpfs].as_str()), ("14.0", "46.9"));
+    assert_eq!(cells(&page, "Spinning by the function that wants the lock")[1], ["xfs_buf_find", "2.5"]);
+    assert!(!page.contains("Kernel code by part of the kernel"));
+}
+
+#[test]
+fn the_cpu_time_of_a_recording_is_shown_part_by_part() {
+    let page = page(&common::recording());
+    let rows = cells(&page, "What the CPUs did");
+    let row = |name: &str| rows.iter().find(|r| r[0] == name).map(|r| (r[1].as_str(), r[2].as_str()));
+    assert_eq!(row("user code"), Some(("600", "61 %")));
+    assert_eq!(row("idle"), Some(("287", "29 %")));
+    assert_eq!(row("all CPUs"), Some(("991", "100 %")));
+    assert_eq!(row("spinning for locks"), None, "it was not sampled");
+    assert!(page.contains("The tasks waited 20.0 s for a CPU"));
+}

@@ -7,6 +7,7 @@
 mod chains;
 mod chart;
 mod flame;
+mod kernel;
 mod parts;
 mod roots;
 mod rounds;
@@ -68,6 +69,7 @@ pub fn page(result: &RunResult) -> String {
                             h2 #(format!("budget-{i}")) { "Where the CPU time of an operation goes" (of(&groups, group)) }
                             (waterfall::section(group, i))
                             (parts::budget_table(group))
+                            (kernel::section(group))
                         }
                     }
                     @if !captured.is_empty() { (causes(&groups, &captured)) }

@@ -202,5 +202,6 @@ pub(super) fn recorded(point: &Point) -> Markup {
                 }
             } }
         }
+        (super::kernel::recorded(seen))
     }
 }

@@ -585,6 +585,12 @@ pub fn hostile() -> RunResult {
         p.workload = evil();
         p.target = format!("{}{}", p.target, evil());
         p.warnings.push(Warning::NoCapture { because: evil() });
+        if let Some(b) = &mut p.budget_us_per_op {
+            let many = (0..2000).map(|i| NamedCost { name: format!("{i}{HOSTILE}"), us_per_op: f64::MAX });
+            b.system_by = many.collect();
+            b.system_by_group = vec![NamedCost { name: evil(), us_per_op: f64::MIN_POSITIVE }];
+            b.spin_by = vec![NamedCost { name: evil(), us_per_op: -f64::MAX }];
+        }
         for root in &mut p.roots {
             root.lock.class = evil();
             root.lock.object = Some(evil());
