@@ -75,14 +75,22 @@ pub struct Reading {
 
 impl Reading {
     /// Reads now. The CPU times and the clock come last (`start`) or first, so that what reading costs lies outside the
-    /// window at both edges.
+    /// window at both edges. `publish` is told the moment as soon as it is known: the rest of the reading may take milliseconds.
     ///
     /// # Errors
     /// If `/proc/stat` cannot be read or lacks one of `cpus`.
-    pub fn take(cpus: &[u32], quota: Option<&Quota>, start: bool) -> io::Result<Reading> {
+    pub fn take(
+        cpus: &[u32],
+        quota: Option<&Quota>,
+        start: bool,
+        publish: impl FnOnce(u64),
+    ) -> io::Result<Reading> {
         let times = || -> io::Result<(Stat, u64)> {
             let text = fs::read_to_string("/proc/stat")?;
-            Ok((parse_stat(&text, cpus).ok_or_else(|| io::Error::other("/proc/stat lacks a CPU"))?, now_ns()))
+            let stat = parse_stat(&text, cpus).ok_or_else(|| io::Error::other("/proc/stat lacks a CPU"))?;
+            let at_ns = now_ns();
+            publish(at_ns);
+            Ok((stat, at_ns))
         };
         let rest = || {
             let pressure = ["cpu", "io", "memory"]
@@ -215,9 +223,11 @@ mod tests {
     #[test]
     fn two_readings_of_this_machine_account_for_the_time_between_them() {
         let cpus: Vec<u32> = crate::cpus::Cpus::allowed().unwrap().in_order().iter().map(|c| c.cpu).collect();
-        let a = Reading::take(&cpus, None, true).unwrap();
+        let mut told = Vec::new();
+        let a = Reading::take(&cpus, None, true, |ns| told.push(ns)).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(1000));
-        let b = Reading::take(&cpus, None, false).unwrap();
+        let b = Reading::take(&cpus, None, false, |ns| told.push(ns)).unwrap();
+        assert_eq!(told, [a.at_ns, b.at_ns]);
         let wall_us = (b.at_ns - a.at_ns) as f64 / 1000.0;
         for (now, then) in b.cpus.iter().zip(&a.cpus) {
             let counted = now.since(*then).sum_us();

@@ -190,7 +190,7 @@ impl Control {
     /// Publishes the window's start (`CLOCK_MONOTONIC`, ns, not 0).
     ///
     /// The moment may be a little in the past (the clock was read, then this was called) or in the future. A task remembers
-    /// its last 64 stamps, which is at least 3 ms; a start that is published later than that is seen by no task.
+    /// its last 1024 stamps, which is at least 50 ms; a start that is published later than that is seen by no task.
     pub fn set_start(&self, ns: u64) {
         self.start_ns.store(ns, Ordering::Release);
     }

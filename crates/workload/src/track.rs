@@ -3,8 +3,9 @@
 /// Stamps are made about this far apart (ns) where operations are shorter than that.
 const APART_NS: u64 = 100_000;
 
-/// How many stamps are remembered, so that a moment published late is still found between two of them.
-const REMEMBERED: usize = 64;
+/// How many stamps are remembered, so that a moment published late is still found between two of them: at least 50 ms, which a
+/// supervisor that has to wait for a CPU among two dozen tasks can be late.
+const REMEMBERED: usize = 1024;
 
 /// A count and the moment at which it was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn an_edge_that_is_published_after_its_stamps_are_forgotten_is_not_guessed() {
-        let (found, _) = simulate(&[200_000; 500], 2_000_000, u64::MAX, 50_000_000);
+        let (found, _) = simulate(&[200_000; 3_000], 2_000_000, u64::MAX, 300_000_000);
         assert_eq!(found.start, None);
     }
 }

@@ -216,8 +216,8 @@ impl<'a> Round<'a> {
         messages.send(&Message::WindowOpen)?;
         let cpus = &self.spec.cpus;
         observe(&mut watcher, &self.board);
-        let start = Reading::take(cpus, self.quota.as_ref(), true)?;
-        self.board.control().set_start(start.at_ns);
+        let control = self.board.control();
+        let start = Reading::take(cpus, self.quota.as_ref(), true, |at_ns| control.set_start(at_ns))?;
         observe(&mut watcher, &self.board);
         let planned_end = start.at_ns + self.spec.window_ns;
         loop {
@@ -231,8 +231,8 @@ impl<'a> Round<'a> {
             }
         }
         observe(&mut watcher, &self.board);
-        let end = Reading::take(cpus, self.quota.as_ref(), false)?;
-        self.board.control().set_end(end.at_ns);
+        let control = self.board.control();
+        let end = Reading::take(cpus, self.quota.as_ref(), false, |at_ns| control.set_end(at_ns))?;
         observe(&mut watcher, &self.board);
         if self.spec.captured {
             messages.send(&Message::WindowClosed)?;

@@ -250,8 +250,22 @@ impl Running {
 impl Ran {
     /// The result that was printed; the status has to be this.
     pub fn json(&self, status: i32) -> Value {
-        assert_eq!(self.status, status, "{self:?}");
-        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("not JSON: {e}: {self:?}"))
+        let json: Result<Value, _> = serde_json::from_str(&self.stdout);
+        if self.status != status {
+            // A whole result is too long a line to be read in a log: what makes it void comes alone.
+            let points = json.iter().flat_map(|r| r["points"].as_array()).flatten();
+            let why: Vec<String> = points
+                .filter(|p| p["valid"] != true)
+                .map(|p| {
+                    format!(
+                        "{} on {} -t {}: {}",
+                        p["workload"], p["target"], p["tasks"], p["invalid_because"]
+                    )
+                })
+                .collect();
+            panic!("status {} instead of {status}; void: {why:?}; {}", self.status, self.stderr);
+        }
+        json.unwrap_or_else(|e| panic!("not JSON: {e}: {self:?}"))
     }
 
     /// One line on standard error, nothing on standard output, with that status and words.

@@ -376,7 +376,7 @@ fn race(spec: &Spec, directory: Policy, args: &Args, cpus: &Cpus) -> Result<(Cou
         window,
         || directory.lock(),
         || spec.policy.lock(),
-        |edge| edges.push(Reading::take(&numbers, quota.as_ref(), edge == Edge::Opens)),
+        |edge| edges.push(Reading::take(&numbers, quota.as_ref(), edge == Edge::Opens, |_| ())),
     )
     .map_err(|error| Failure::new(Status::Untrusted, error))?;
     let mut edges = edges.into_iter().map(|edge| edge.context("cannot read the CPUs' times"));
