@@ -26,8 +26,9 @@ struct Settings {
 /// One window; none if others used more than a twentieth of the CPUs' time meanwhile, or the hypervisor took it.
 fn window(policy: Policy, pattern: &Pattern, settings: &Settings) -> Option<Counts> {
     let mut edges = Vec::new();
-    let mut read =
-        |edge| edges.push(Reading::take(&settings.cpus, None, edge == Edge::Opens).expect("/proc/stat"));
+    let mut read = |edge| {
+        edges.push(Reading::take(&settings.cpus, None, edge == Edge::Opens, |_| ()).expect("/proc/stat"))
+    };
     let counts = run(pattern, settings.window, || policy.lock(), || policy.lock(), &mut read)
         .unwrap_or_else(|error| panic!("{error}"));
     let all: f64 = (0..settings.cpus.len())
