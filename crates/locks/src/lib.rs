@@ -1,17 +1,4 @@
-//! The kernel's sleeping locks and their adaptive variants, in user space, over futex.
-//!
-//! | lock | waiting | release | fairness |
-//! | --- | --- | --- | --- |
-//! | [`Semaphore`] | sleeps at once | hands over to the longest sleeper, who may be asleep | first in, first out |
-//! | [`AdaptiveSemaphore`] | spins while that pays, then sleeps | makes the permit free, wakes a sleeper if nobody is awake | bounded bypass; first in, first out where holds are long |
-//! | [`RwSemaphore`] | writers spin in a queue while the owner seems to run, then sleep; readers sleep | frees it and wakes; hand-off to who waited 4 ms | bounded by time |
-//! | [`Mutex`] | as writers | frees it and wakes; hand-off to a sleeper that lost once | bounded |
-//!
-//! All of them have `const` constructors, guards, and immediate and timed variants; none is ever poisoned. A permit of a [`Counting`] semaphore belongs to no
-//! thread and may be released by any; the guards of the other two stay on their thread. Each module's text says where the algorithm comes from, what it guarantees, and why its
-//! memory orderings suffice. What user space puts in place of the kernel's "is the owner on a CPU?" is said in `src/spin.rs`.
-//!
-//! [`pattern`] races them on the pattern that this crate was made for: a directory's lock around that of an allocation group.
+#![doc = include_str!("../README.md")]
 //!
 //! # How it is checked
 //!

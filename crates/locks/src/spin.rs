@@ -7,8 +7,8 @@
 //!    lock's word, in the same atomic operation; the kernel keeps that number in the thread's restartable-sequence area, so that reading
 //!    it is one load. A spinner on *that* CPU knows that the owner is off it: it stops at once and sleeps, which gives the CPU back. With more
 //!    threads than CPUs that is the common way for a spin to go wrong: the spinner has displaced the very thread that it waits for.
-//! 2. **As many spinners as CPUs that would otherwise idle.** A lock lets in at most one spinner less than there are CPUs; everybody else sleeps.
-//!    So spinners can never take all CPUs from the owner.
+//! 2. **About as many spinners as CPUs that would otherwise idle.** A lock lets in few more spinners than could run to some purpose ([`spinners_allowed`]);
+//!    everybody else sleeps.
 //! 3. **Bounded spins learnt from past waits** ([`SpinBudget`]). An owner that sleeps, or is displaced by a third party, cannot be seen at all. The
 //!    spin is bounded by the price of the alternative, so that the worst case is about twice the price of sleeping at once (the classic
 //!    competitive bound: Karlin, Li, Manasse, Owicki, 1991), and by a small multiple of what has paid lately, so that the usual case is far better.
