@@ -222,6 +222,16 @@ pub fn cpu_seconds(value: f64) -> String {
     sized(value, &steps)
 }
 
+/// A time in the unit that suits it: `1.25 s`, `34.0 ms`, `12.1 us`.
+pub fn time(seconds: f64) -> String {
+    match seconds.abs() {
+        s if !s.is_finite() => NONE.to_owned(),
+        s if s >= 0.9995 => format!("{} s", cpu_seconds(seconds)),
+        s if s >= 999.5e-6 => format!("{} ms", micros(seconds * 1e3)),
+        _ => format!("{} us", micros(seconds * 1e6)),
+    }
+}
+
 /// A count: `4,672`.
 pub fn count(value: u64) -> String {
     thousands(value as f64)
@@ -479,5 +489,20 @@ mod tests {
             String::from_utf8(out.stdout).unwrap(),
             "a b|it's|$(id)||new\nline|back\\slash\tq'|é\u{1b}|"
         );
+    }
+
+    #[test]
+    fn times_are_in_the_unit_that_suits_them() {
+        for (seconds, text) in [
+            (287.4, "287 s"),
+            (1.25, "1.25 s"),
+            (0.034, "34.0 ms"),
+            (1e-3, "1.0 ms"),
+            (12.1e-6, "12.1 us"),
+            (0.0, "0 us"),
+            (f64::INFINITY, NONE),
+        ] {
+            assert_eq!(time(seconds), text);
+        }
     }
 }

@@ -258,6 +258,9 @@ fn it_can_be_read_dark_on_a_phone_and_on_paper() {
     o.browser.window(360, 740, true);
     // Nothing makes the page wider than the phone; wide tables scroll by themselves.
     assert_eq!(o.browser.eval("document.documentElement.scrollWidth"), 360);
+    // The first screen has the verdict and the chart.
+    let below = o.browser.eval("document.getElementById('chart-0').getBoundingClientRect().bottom");
+    assert!(number(&below) < 740.0, "{below}");
     // The smallest text of the charts that are scaled to the phone stays readable.
     let smallest = o.browser.eval(
         "Math.min(...[...document.querySelectorAll('#chart-0 text, .waterfall svg text')].map(t => t.getBoundingClientRect().height))",
@@ -272,6 +275,19 @@ fn it_can_be_read_dark_on_a_phone_and_on_paper() {
         "on paper every captured point is there"
     );
     assert_eq!(o.browser.eval("getComputedStyle(document.querySelector('nav')).display"), "none");
+    // Of the chosen point all of it, and afterwards the screen is as it was.
+    assert_eq!(
+        o.browser.eval("[...document.querySelectorAll('.more-of-it')].filter(e => e.offsetParent !== null).map(e => e.parentElement.querySelector('h3').textContent)"),
+        serde_json::json!(["xfs, 2 tasks"])
+    );
+    let open = "document.querySelectorAll('details[open]').length";
+    let before = o.browser.eval(open);
+    let all = o.browser.eval(
+        "dispatchEvent(new Event('beforeprint')) && document.querySelectorAll('details:not([open])').length",
+    );
+    assert_eq!(all, 0);
+    o.browser.eval("dispatchEvent(new Event('afterprint'))");
+    assert_eq!(o.browser.eval(open), before);
     o.browser.window(794, 1123, false);
     assert_eq!(o.browser.eval("document.documentElement.scrollWidth"), 794, "A4 is wide enough");
     picture(&mut o, "run-print");
@@ -279,6 +295,32 @@ fn it_can_be_read_dark_on_a_phone_and_on_paper() {
         let file = o.file.with_file_name("run.pdf");
         o.browser.pdf(&file);
     }
+    no_complaints(&o);
+}
+
+#[test]
+fn no_box_of_the_wait_chains_hides_an_edge_or_its_figure() {
+    let mut result = common::result();
+    // A waits for B and B for C, and A for C as well.
+    let chains = result.points[0].chains.as_mut().unwrap();
+    let first = chains.edges[0].clone();
+    let node = |label: &str| result::ChainNode { label: label.into(), ..chains.nodes[0].clone() };
+    chains.nodes = vec![node("a"), node("b"), node("c")];
+    chains.edges =
+        [(0, 1), (1, 2), (0, 2)].map(|(from, to)| result::ChainEdge { from, to, ..first.clone() }).into();
+    let mut o = open("chains", &result);
+    let hidden = o.browser.eval(
+        "(() => { const svg = document.querySelector('svg.chains');
+            const boxes = [...svg.querySelectorAll('g.node rect')].map(r => r.getBBox());
+            const inside = (x, y) => boxes.some(b => x > b.x + 1 && x < b.x + b.width - 1 && y > b.y + 1 && y < b.y + b.height - 1);
+            let bad = 0;
+            for (const p of svg.querySelectorAll('g.edge path'))
+                for (let i = 0; i <= 200; i++) { const q = p.getPointAtLength(p.getTotalLength() * i / 200); if (inside(q.x, q.y)) bad++; }
+            for (const t of svg.querySelectorAll('g.edge text')) { const b = t.getBBox();
+                for (const x of [b.x, b.x + b.width]) for (const y of [b.y, b.y + b.height]) if (inside(x, y)) bad++; }
+            return [svg.querySelectorAll('g.edge').length, bad]; })()",
+    );
+    assert_eq!(hidden, serde_json::json!([3, 0]));
     no_complaints(&o);
 }
 

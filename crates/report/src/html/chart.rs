@@ -85,7 +85,7 @@ pub(super) fn throughput(result: &RunResult, group: &Group<'_>, index: usize) ->
                 text.soft x=((LEFT + RIGHT) / 2.0) y=(BOTTOM + 36.0) text-anchor="middle" { "tasks" }
                 line.axis x1=(LEFT) x2=(RIGHT) y1=(BOTTOM) y2=(BOTTOM) {}
                 (boundaries(result, &scale))
-                (ideal(&rows, &scale))
+                (ideal(result, &rows, &scale))
                 @for (i, target) in targets.iter().enumerate() {
                     (line(&rows, target, i, &scale))
                 }
@@ -129,7 +129,7 @@ fn n(value: f64) -> String {
 }
 
 /// The end of an axis and its step: 1, 2 or 5 times a power of ten, four to eight steps.
-fn nice(top: f64) -> (f64, f64) {
+pub(super) fn nice(top: f64) -> (f64, f64) {
     let top = if top > 0.0 { top } else { 1.0 };
     let rough = top / 5.0;
     let power = 10f64.powf(rough.log10().floor());
@@ -200,20 +200,25 @@ fn smt_cores(result: &RunResult) -> Option<f64> {
 }
 
 /// What the best single task would give if nothing were lost.
-fn ideal(rows: &[&Row<'_>], scale: &Scale) -> Markup {
+fn ideal(result: &RunResult, rows: &[&Row<'_>], scale: &Scale) -> Markup {
     let best =
         rows.iter().filter(|r| r.point.tasks == 1).filter_map(|r| r.point.rate()).max_by(f64::total_cmp);
     let Some(one) = best.filter(|_| scale.last > scale.first) else {
         return html! {};
     };
-    // A straight line in tasks is a curve where the axis is logarithmic.
-    let end = scale.last.min(scale.top / one.max(f64::MIN_POSITIVE)).max(1.0);
-    let points: Vec<String> = (0..=40)
+    // A straight line in tasks is a curve where the axis is logarithmic. It ends at the top of the drawing, and goes level where the CPUs end.
+    let capacity = Some(result.machine.capacity_cpus()).filter(|c| *c >= 1.0).unwrap_or(f64::INFINITY);
+    let top = scale.top / one.max(f64::MIN_POSITIVE);
+    let end = scale.last.min(top).min(capacity).max(1.0);
+    let mut points: Vec<String> = (0..=40)
         .map(|i| {
             let tasks = 1.0 + (end - 1.0) * f64::from(i) / 40.0;
             format!("{},{}", n(scale.x(tasks)), n(scale.y(one * tasks)))
         })
         .collect();
+    if capacity < scale.last && capacity <= top {
+        points.push(format!("{},{}", n(scale.x(scale.last)), n(scale.y(one * capacity))));
+    }
     html! { polyline.ideal points=(points.join(" ")) { title { "ideal: the best single task, times the tasks" } } }
 }
 

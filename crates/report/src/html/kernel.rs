@@ -18,13 +18,14 @@ const NAMES: usize = 600;
 type List = fn(&Budget) -> &[NamedCost];
 
 /// The tables of a group; nothing where nothing was sampled.
-pub(super) fn section(group: &Group<'_>) -> Markup {
+pub(super) fn section(group: &Group<'_>, of: &str) -> Markup {
     let lists: [(&str, List); 3] = [
         ("Kernel code by system call", |b| &b.system_by),
         ("Kernel code by part of the kernel", |b| &b.system_by_group),
         ("Spinning by the function that wants the lock", |b| &b.spin_by),
     ];
-    let tables: Vec<Markup> = lists.into_iter().filter_map(|(what, list)| table(group, what, list)).collect();
+    let tables: Vec<Markup> =
+        lists.into_iter().filter_map(|(what, list)| table(group, of, what, list)).collect();
     html! {
         @if !tables.is_empty() {
             details.kernel {
@@ -36,7 +37,7 @@ pub(super) fn section(group: &Group<'_>) -> Markup {
     }
 }
 
-fn table(group: &Group<'_>, what: &str, list: List) -> Option<Markup> {
+fn table(group: &Group<'_>, of: &str, what: &str, list: List) -> Option<Markup> {
     let points: Vec<(&Point, &[NamedCost])> = group
         .rows
         .iter()
@@ -49,7 +50,7 @@ fn table(group: &Group<'_>, what: &str, list: List) -> Option<Markup> {
         .take(CAPTURED)
         .collect();
     // of a point, what goes by that name
-    let of = |costs: &[NamedCost], name: &str| costs.iter().find(|c| c.name == name).map(|c| c.us_per_op);
+    let cost = |costs: &[NamedCost], name: &str| costs.iter().find(|c| c.name == name).map(|c| c.us_per_op);
     let mut names: Vec<(&str, f64)> = Vec::new();
     for cost in points.iter().flat_map(|(_, costs)| costs.iter()) {
         match names.iter_mut().find(|(name, _)| *name == cost.name) {
@@ -62,7 +63,7 @@ fn table(group: &Group<'_>, what: &str, list: List) -> Option<Markup> {
         return None;
     }
     let rest = names.split_off(names.len().min(ROWS));
-    let label = format!("{what}, CPU-us per operation");
+    let label = format!("{what}, CPU-us per operation{of}");
     Some(html! {
         div.scroll tabindex="0" role="region" aria-label=(label) { table {
             caption { (what) }
@@ -73,12 +74,12 @@ fn table(group: &Group<'_>, what: &str, list: List) -> Option<Markup> {
             tbody {
                 @for (name, _) in &names { tr {
                     th.l scope="row" { (plain(name, NAME)) }
-                    @for (_, costs) in &points { td { (text::micros_or_none(of(costs, name))) } }
+                    @for (_, costs) in &points { td { (text::micros_or_none(cost(costs, name))) } }
                 } }
                 @if !rest.is_empty() { tr {
                     th.l scope="row" { "the rest" }
                     @for (_, costs) in &points {
-                        td { (text::micros(rest.iter().filter_map(|(name, _)| of(costs, name)).sum())) }
+                        td { (text::micros(rest.iter().filter_map(|(name, _)| cost(costs, name)).sum())) }
                     }
                 } }
                 tr {
@@ -107,7 +108,7 @@ pub(super) fn recorded(seen: &Recorded) -> Markup {
         parts.into_iter().filter_map(|(what, s)| Some((what, s.filter(|s| worth(*s))?))).collect();
     html! {
         @if seen.capacity_s > 0.0 && !parts.is_empty() {
-            div.scroll tabindex="0" role="region" aria-label="What the CPUs did" { table {
+            div.scroll tabindex="0" role="region" aria-label="What the CPUs did" { table.charged {
                 caption { "What the CPUs did" }
                 thead { tr { th.l scope="col" { "part" } th scope="col" { "CPU-s" } th scope="col" { "share" } } }
                 tbody {

@@ -60,7 +60,7 @@ pub fn page(result: &RunResult) -> String {
                 }
                 main {
                     @for (i, group) in groups.iter().enumerate() {
-                        (first_screen(result, group, i, groups.len() > 1))
+                        (first_screen(result, group, i, &of(&groups, group)))
                     }
                     @if groups.is_empty() { p { "Nothing was measured." } }
                     (parts::warnings(result))
@@ -68,8 +68,8 @@ pub fn page(result: &RunResult) -> String {
                         section aria-labelledby=(format!("budget-{i}")) {
                             h2 #(format!("budget-{i}")) { "Where the CPU time of an operation goes" (of(&groups, group)) }
                             (waterfall::section(group, i))
-                            (parts::budget_table(group))
-                            (kernel::section(group))
+                            (parts::budget_table(group, &of(&groups, group)))
+                            (kernel::section(group, &of(&groups, group)))
                         }
                     }
                     @if !captured.is_empty() { (causes(&groups, &captured)) }
@@ -79,7 +79,7 @@ pub fn page(result: &RunResult) -> String {
                     @for (i, group) in groups.iter().enumerate().filter(|(_, g)| g.mode != Mode::Recorded) {
                         section aria-labelledby=(format!("rounds-{i}")) {
                             h2 #(format!("rounds-{i}")) { "Rounds and noise" (of(&groups, group)) }
-                            (rounds::section(result, group))
+                            (rounds::section(result, group, &of(&groups, group)))
                         }
                     }
                     (parts::machine(result))
@@ -180,10 +180,10 @@ fn navigation(result: &RunResult, groups: &[Group<'_>], causes: bool) -> Markup 
 }
 
 /// The verdict in words beside the chart.
-fn first_screen(result: &RunResult, group: &Group<'_>, index: usize, several: bool) -> Markup {
+fn first_screen(result: &RunResult, group: &Group<'_>, index: usize, of: &str) -> Markup {
     if group.mode == Mode::Recorded {
         return html! {
-            section aria-label="Verdict" {
+            section aria-label={ "Verdict" (of) } {
                 @for row in &group.rows { (roots::recorded(row.point)) }
             }
         };
@@ -203,8 +203,8 @@ fn first_screen(result: &RunResult, group: &Group<'_>, index: usize, several: bo
         sentences.insert(after, sentence);
     }
     html! {
-        section aria-label="Verdict" {
-            @if several { h2 { (plain(group.workload, NAME)) ", " (group.mode.name()) } }
+        section aria-label={ "Verdict" (of) } {
+            @if !of.is_empty() { h2 { (plain(group.workload, NAME)) ", " (group.mode.name()) } }
             div.first {
                 div.words {
                     @for sentence in &sentences { p { (sentence) } }
@@ -231,7 +231,7 @@ fn worst_root<'a>(group: &Group<'a>) -> Option<(&'a Point, &'a result::Root)> {
         .max_by(|a, b| a.1.idle_us_per_op.unwrap_or(0.0).total_cmp(&b.1.idle_us_per_op.unwrap_or(0.0)))
 }
 
-/// Points with causes, worst first: by idle time of their first root, then by size.
+/// Points with causes, worst first: by the idle time of their roots; where none is lost, most tasks first, and what they wait for.
 fn captured_points<'a>(groups: &[Group<'a>]) -> Vec<(usize, &'a Point)> {
     let mut points: Vec<(usize, &Point)> = groups
         .iter()
@@ -243,7 +243,12 @@ fn captured_points<'a>(groups: &[Group<'a>]) -> Vec<(usize, &'a Point)> {
     let idle = |p: &Point| {
         p.roots.iter().filter_map(|r| r.idle_us_per_op.or(r.idle_cpu_s)).fold(0.0f64, |a, b| a + b.max(0.0))
     };
-    points.sort_by(|a, b| idle(b.1).total_cmp(&idle(a.1)));
+    let wait = |p: &Point| p.roots.iter().filter_map(|r| r.wait_us_per_op).fold(0.0f64, f64::max);
+    points.sort_by(|(_, a), (_, b)| {
+        let size = |p: &Point| (idle(p), f64::from(p.tasks), wait(p));
+        let ((ai, at, aw), (bi, bt, bw)) = (size(a), size(b));
+        bi.total_cmp(&ai).then(bt.total_cmp(&at)).then(bw.total_cmp(&aw))
+    });
     points.truncate(CAPTURED);
     points
 }
@@ -260,20 +265,25 @@ fn causes(groups: &[Group<'_>], captured: &[(usize, &Point)]) -> Markup {
                     } }
                 }
             }
-            @for (index, p) in captured {
-                div.captured data-point=(index) {
+            @for (i, (index, p)) in captured.iter().enumerate() {
+                div.captured.chosen[i == 0] data-point=(index) {
                     h3 { (name(p)) }
                     (parts::capture(p))
                     (roots::section(p))
-                    @if let Some(chains) = &p.chains { (chains::section(chains)) }
-                    @if let Some(timeline) = &p.timeline { (timeline::section(timeline)) }
-                    @if let Some(stacks) = &p.stacks {
-                        (flame::section(stacks))
-                        @if let Some(base) = flame_base(captured, p) {
-                            (flame::difference(base.1, p, &name(base.1), &name(p)))
+                    div.more-of-it {
+                        @if let Some(chains) = &p.chains { (chains::section(chains)) }
+                        @if let Some(timeline) = &p.timeline { (timeline::section(timeline)) }
+                        @if let Some(stacks) = &p.stacks {
+                            (flame::section(stacks))
+                            @if let Some(base) = flame_base(captured, p) {
+                                (flame::difference(base.1, p, &name(base.1), &name(p)))
+                            }
                         }
                     }
                 }
+            }
+            @if captured.len() > 1 {
+                p.note.paper-only { "Pictures and small roots are printed of one point: the one that is chosen on the screen." }
             }
         }
     }

@@ -30,7 +30,7 @@ pub(super) fn part_label(part: BudgetPart) -> &'static str {
 }
 
 /// The points with rates and budgets, as a table: everything that the charts show.
-pub(super) fn budget_table(group: &Group<'_>) -> Markup {
+pub(super) fn budget_table(group: &Group<'_>, of: &str) -> Markup {
     let known: Vec<BudgetPart> = BudgetPart::ALL
         .into_iter()
         .filter(|p| {
@@ -43,7 +43,7 @@ pub(super) fn budget_table(group: &Group<'_>) -> Markup {
     let budget =
         |r: &Row<'_>| -> Option<Budget> { r.point.budget_us_per_op.clone().filter(|_| r.point.valid) };
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Throughput and CPU budget of every point" {
+        div.scroll tabindex="0" role="region" aria-label={ "Throughput and CPU budget of every point" (of) } {
             table.budget {
                 thead {
                     tr {
@@ -176,12 +176,14 @@ pub(super) fn comparisons(result: &RunResult) -> Markup {
 }
 
 pub(super) fn comparison_table(comparisons: &[Comparison]) -> Markup {
+    let reasons = comparisons.iter().any(|c| !c.because.is_empty());
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Comparisons" {
+        div.scroll tabindex="0" role="region" aria-label="Pairs of points" {
             table {
                 thead { tr {
                     th.l scope="col" { "base" } th.l scope="col" { "compared" } th scope="col" { "ratio" } th scope="col" { "95 % interval" }
-                    th scope="col" { "p" } th.l scope="col" { "verdict" } th scope="col" { "CPU-us per op" } th.l scope="col" { "because" }
+                    th scope="col" { "p" } th.l scope="col" { "verdict" } th scope="col" { "CPU-us per op" }
+                    @if reasons { th.l scope="col" { "because" } }
                 } }
                 tbody {
                     @for c in comparisons.iter().take(ROWS) {
@@ -193,7 +195,7 @@ pub(super) fn comparison_table(comparisons: &[Comparison]) -> Markup {
                             td { (c.p().map_or_else(|| NONE.to_owned(), p_words)) }
                             td.l { (c.verdict.words()) }
                             td { (c.difference_us_per_op.as_ref().and_then(|d| d.total).map_or_else(|| NONE.to_owned(), text::signed_micros)) }
-                            td.l { (c.because.iter().take(4).map(|b| plain(b, 200)).collect::<Vec<_>>().join("; ")) }
+                            @if reasons { td.l { (c.because.iter().take(4).map(|b| plain(b, 200)).collect::<Vec<_>>().join("; ")) } }
                         }
                     }
                 }

@@ -20,8 +20,11 @@ pub(super) fn section(point: &Point) -> Markup {
         }
         @for (_, root) in &large { (card(point, root)) }
         @if !small.is_empty() {
-            details {
-                summary { (small.len()) " smaller roots and waits hidden behind other work" }
+            details.small {
+                summary {
+                    @if small.len() == 1 { "1 smaller root or wait hidden behind other work" }
+                    @else { (small.len()) " smaller roots and waits hidden behind other work" }
+                }
                 @for (_, root) in &small { (card(point, root)) }
             }
         }
@@ -183,13 +186,13 @@ pub(super) fn recorded(point: &Point) -> Markup {
             }
         }
         @if !point.roots.is_empty() {
-            div.scroll tabindex="0" role="region" aria-label="What the idle time is charged to" { table {
-                thead { tr { th scope="col" { "share" } th.l scope="col" aria-hidden="true" {} th scope="col" { "CPU-s" } th.l scope="col" { "root" } th scope="col" { "hand-off" } th.l scope="col" { "when" } } }
+            div.scroll tabindex="0" role="region" aria-label="What the idle time is charged to" { table.charged {
+                thead { tr { th scope="col" { "share" } th.l.picture scope="col" aria-hidden="true" {} th scope="col" { "CPU-s" } th.l scope="col" { "root" } th scope="col" { "hand-off" } th.l scope="col" { "when" } } }
                 tbody {
                     @for root in point.roots.iter().take(50) {
                         tr {
                             td { (root.share_of_idle.map_or_else(|| NONE.to_owned(), text::percent)) }
-                            td.l aria-hidden="true" {
+                            td.l.picture aria-hidden="true" {
                                 @let share = root.share_of_idle.unwrap_or(0.0).clamp(0.0, 1.0);
                                 div.share { span style=(format!("width:{:.1}%", share * 100.0)) {} }
                             }

@@ -23,7 +23,7 @@ fn taint_words(taint: &Taint) -> String {
 }
 
 /// The section of a group.
-pub(super) fn section(result: &RunResult, group: &Group<'_>) -> Markup {
+pub(super) fn section(result: &RunResult, group: &Group<'_>, of: &str) -> Markup {
     html! {
         @if let Some(noise) = &result.noise {
             p {
@@ -31,7 +31,7 @@ pub(super) fn section(result: &RunResult, group: &Group<'_>) -> Markup {
                 (noise.pairs) " pairs; " (plain(&noise.how, 200)) "): smaller differences are not told from noise."
             }
         }
-        div.scroll tabindex="0" role="region" aria-label="Rounds of every point" {
+        div.scroll tabindex="0" role="region" aria-label={ "Rounds of every point" (of) } {
             table {
                 thead { tr {
                     th.l scope="col" { "target" } th scope="col" { "tasks" } th scope="col" { "rounds" } th scope="col" { "median, ops/s" }
@@ -58,7 +58,7 @@ pub(super) fn section(result: &RunResult, group: &Group<'_>) -> Markup {
         }
         details {
             summary { "Every round, raw" }
-            div.scroll tabindex="0" role="region" aria-label="Raw rounds" {
+            div.scroll tabindex="0" role="region" aria-label={ "Raw rounds" (of) } {
                 table {
                     thead { tr {
                         th.l scope="col" { "target" } th scope="col" { "tasks" } th scope="col" { "order" } th scope="col" { "kept" } th scope="col" { "warm-up, s" }

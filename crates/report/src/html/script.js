@@ -10,7 +10,11 @@
   const chooser = byId("point");
   if (chooser) {
     const show = () => {
-      for (const part of document.querySelectorAll(".captured")) part.hidden = part.dataset.point !== chooser.value;
+      for (const part of document.querySelectorAll(".captured")) {
+        const chosen = part.dataset.point === chooser.value;
+        part.hidden = !chosen;
+        part.classList.toggle("chosen", chosen);
+      }
     };
     chooser.addEventListener("change", show);
     show();
@@ -136,8 +140,15 @@
     });
   }
 
-  // On paper everything is open; the style leaves out the stacks of the cards, which the flame graphs show.
+  // On paper everything is open that the style does not leave out: the stacks of the cards, which the flame graphs show, and much of the
+  // points that are not chosen. Afterwards it is as it was.
+  let opened = [];
   addEventListener("beforeprint", () => {
-    for (const d of document.querySelectorAll("details")) d.open = true;
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const d of opened) d.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const d of opened) d.open = false;
+    opened = [];
   });
 })();

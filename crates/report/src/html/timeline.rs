@@ -1,5 +1,6 @@
 //! A short stretch in full: tasks as rows, states as colours, hand-offs as arrows. Here a convoy can be seen.
 
+use super::chart::nice;
 use crate::text::{self, plain};
 use maud::{Markup, html};
 use result::{TaskState, Timeline};
@@ -21,6 +22,7 @@ pub(super) fn section(timeline: &Timeline) -> Markup {
     if rows.is_empty() || !(length > 0.0 && length < 1e15) {
         return html! {};
     }
+    let step = nice(length).1;
     let x = |us: f64| LEFT + (us / length).clamp(0.0, 1.0) * (RIGHT - LEFT);
     let y = |row: usize| TOP + row as f64 * ROW;
     let height = y(rows.len()) + 6.0;
@@ -63,10 +65,10 @@ pub(super) fn section(timeline: &Timeline) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Timeline" {
             svg.wide.timeline viewBox=(format!("0 0 1000 {height:.0}")) role="img"
                 aria-label=(format!("Timeline of {} tasks over {} us; the totals are in the table below", rows.len(), text::micros(length))) {
-                @for i in 0..=5 {
-                    @let at = length * f64::from(i) / 5.0;
+                @for i in 0..=((length / step * (1.0 + 1e-9)).min(10.0) as u32) {
+                    @let at = step * f64::from(i);
                     line.grid x1=(n(x(at))) x2=(n(x(at))) y1=(TOP - 6.0) y2=(n(height - 6.0)) {}
-                    text.soft x=(n(x(at))) y="13" text-anchor=(if i == 5 { "end" } else { "middle" }) { (text::micros(at)) @if i == 5 { " us" } }
+                    text.soft x=(n(x(at))) y="13" text-anchor=(if at > 0.97 * length { "end" } else { "middle" }) { (text::micros(at)) @if i == 0 { " us" } }
                 }
                 @for (i, row) in rows.iter().enumerate() {
                     text x=(LEFT - 6.0) y=(n(y(i) + 14.0)) text-anchor="end" { (plain(&row.comm, 18)) " " (row.tid) }

@@ -6,6 +6,7 @@ mod whom;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -89,7 +90,10 @@ pub fn run(args: &Args) -> Result<Status, Failure> {
     let group = args.cgroup.as_deref().map(whom::group_path).transpose()?;
     let folder = super::run::result_folder(args.output.as_deref())?;
     let path = args.trace.clone().unwrap_or_else(|| folder.file(TRACE));
-    let file = File::create(&path)
+    let mut open = File::options();
+    open.write(true).create(true).truncate(true).mode(0o600);
+    let file = open
+        .open(&path)
         .map_err(|e| Failure::not_allowed(format!("cannot write the trace to {}: {e}", path.display())))?;
     let signals = Signals::catch()?;
 
