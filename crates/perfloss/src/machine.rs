@@ -45,7 +45,7 @@ pub fn describe(cpus: &Cpus) -> Machine {
             machine.facts.insert(name.to_owned(), value);
         }
     }
-    if let Some(version) = first_line_of("cc", "--version") {
+    if let Ok(version) = compiler() {
         machine.versions.insert("cc".to_owned(), version);
     }
     machine
@@ -60,9 +60,17 @@ fn sorted(mut cpus: Vec<u32>) -> Vec<u32> {
     cpus
 }
 
-fn first_line_of(program: &str, argument: &str) -> Option<String> {
-    let output = Command::new(program).arg(argument).output().ok()?;
-    String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+/// Name and version of the C compiler, or what is wrong with it.
+pub fn compiler() -> Result<String, String> {
+    let output = Command::new("cc").arg("--version").output().map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => "cc is missing".to_owned(),
+        _ => format!("cc cannot be started: {e}"),
+    })?;
+    if !output.status.success() {
+        return Err(format!("cc --version fails ({})", output.status));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(str::to_owned).ok_or_else(|| "cc --version prints nothing".to_owned())
 }
 
 fn os_release() -> Option<String> {

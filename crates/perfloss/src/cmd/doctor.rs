@@ -9,6 +9,7 @@ use serde::Serialize;
 use target::Caps;
 
 use crate::exit::{Failure, Status};
+use crate::machine;
 
 /// Say what works on this machine, what does not, and how to get it.
 #[derive(ClapArgs, Debug)]
@@ -91,13 +92,12 @@ fn look() -> Vec<Finding> {
         let usual = super::run::USUAL_TARGETS.contains(&t.name.as_str());
         findings.push(if usual { finding } else { finding.optional() });
     }
-    let cc = std::process::Command::new("cc").arg("--version").output();
-    findings.push(match cc {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned();
-            Finding::new("C compiler", true, text)
+    findings.push(match machine::compiler() {
+        Ok(version) => Finding::new("C compiler", true, version),
+        Err(why) => {
+            let says = format!("{why}; the workload cc and C test cases need it: apt install gcc");
+            Finding::new("C compiler", false, says).optional()
         }
-        Err(_) => Finding::new("C compiler", false, "cc is missing: apt install gcc"),
     });
     findings.extend(capture::doctor().into_iter().map(|f| {
         let ok = f.status != capture::Status::Missing;

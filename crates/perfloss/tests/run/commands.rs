@@ -1,8 +1,10 @@
 //! Every command line that the product promises, with short windows.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
-use crate::home::{Home, QUICK, case, point, warns};
+use crate::home::{Home, QUICK, case, perfloss, point, warns};
 
 /// All points valid.
 fn works(home: &Home, arguments: &[&str]) -> serde_json::Value {
@@ -132,6 +134,29 @@ fn doctor_says_what_this_machine_allows() {
     for word in ["kernel", "CPUs", "target xfs", "CAP_SYS_ADMIN"] {
         assert!(ran.stdout.contains(word), "no {word:?} in {}", ran.stdout);
     }
+    // Built-in workloads run without a compiler: whatever is wrong with it, nothing else becomes so.
+    let with_cc = |path: &Path| {
+        let mut command = home.command(perfloss(), &["doctor", "--json"]);
+        let usual = std::env::var_os("PATH").unwrap();
+        let elsewhere = std::env::split_paths(&usual).filter(|dir| !dir.join("cc").exists());
+        command.env("PATH", std::env::join_paths([path.to_owned()].into_iter().chain(elsewhere)).unwrap());
+        let findings: serde_json::Value = serde_json::from_str(&home.start(command).end().stdout).unwrap();
+        let found = findings.as_array().unwrap().iter().find(|f| f["what"] == "C compiler").unwrap().clone();
+        (found["ok"] == true, found["optional"] == true, found["says"].as_str().unwrap().to_owned())
+    };
+    let bin = home.work().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let (ok, optional, says) = with_cc(&bin);
+    assert!(!ok && optional && says.starts_with("cc is missing"), "{says}");
+    assert!(says.contains("the workload cc and C test cases need it"), "{says}");
+    let cc = |script: &str| {
+        fs::write(bin.join("cc"), format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(bin.join("cc"), fs::Permissions::from_mode(0o755)).unwrap();
+        with_cc(&bin)
+    };
+    let (ok, optional, says) = cc("echo cc 12.0; exit 1");
+    assert!(!ok && optional && says.starts_with("cc --version fails (exit status: 1)"), "{says}");
+    assert_eq!(cc("echo cc 12.0; echo more"), (true, false, "cc 12.0".to_owned()));
 }
 
 #[test]
