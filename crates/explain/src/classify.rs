@@ -71,7 +71,8 @@ impl Class {
     }
 }
 
-/// What a system call waits for.
+/// What a system call waits for. `io_getevents` and `io_uring_enter` are among the others: who ends the wait tells whether it
+/// was for a device, another task or the world outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Wait,
@@ -106,7 +107,7 @@ impl Arch {
                 61 | 247 => Call::Wait,
                 56 | 57 | 58 | 435 => Call::Clone,
                 34 | 35 | 127..=128 | 130 | 230 => Call::Sleep,
-                7 | 23 | 43 | 208 | 232 | 270 | 271 | 281 | 288 | 333 | 426 | 441 => Call::Poll,
+                7 | 23 | 43 | 232 | 270 | 271 | 281 | 288 | 441 => Call::Poll,
                 202 | 449 | 455 => Call::Futex,
                 72 | 73 | 65 | 220 => Call::FileLock,
                 _ => Call::Other,
@@ -115,7 +116,7 @@ impl Arch {
                 95 | 260 => Call::Wait,
                 220 | 435 => Call::Clone,
                 101 | 115 | 133 | 137 => Call::Sleep,
-                4 | 22 | 72 | 73 | 202 | 242 | 426 | 441 => Call::Poll,
+                22 | 72 | 73 | 202 | 242 | 441 => Call::Poll,
                 98 | 449 | 455 => Call::Futex,
                 25 | 32 | 192 | 193 => Call::FileLock,
                 _ => Call::Other,

@@ -91,6 +91,8 @@ pub(crate) struct Wait {
     /// It ends with `contention_end`; otherwise with the switch-in.
     pub contention: bool,
     pub class: Class,
+    /// How the task counts meanwhile. What the wait turns out to be at its end changes it no more.
+    pub counted: Counted,
     /// The request that ended it.
     pub request: Option<Request>,
     pub begin: Stamp,
@@ -113,6 +115,7 @@ impl Wait {
             lock: None,
             contention: false,
             class,
+            counted: class.counted(),
             request: None,
             begin,
             phases,

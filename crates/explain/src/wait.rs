@@ -39,13 +39,13 @@ impl Past<'_> {
         self.count(task, end, !wait.goes_on, wait.begin, now, in_scope);
         for (i, &(from, phase)) in wait.phases.iter().enumerate() {
             let to = wait.phases.get(i + 1).map_or(now, |p| p.0);
-            let off_cpu = phase != Phase::OnCpu;
-            if !off_cpu && in_scope {
+            let counted = if phase == Phase::OnCpu { Counted::Running } else { Counted::Sure };
+            if phase == Phase::OnCpu && in_scope {
                 self.account.end(end).spin_ns += from.until(&to);
             }
             lock.past(from, to, |from, to, who| match who {
                 Who::Held(holder) if holder != task => {
-                    self.holder(end, holder, from, to, in_scope, off_cpu);
+                    self.holder(end, holder, from, to, in_scope, counted);
                 }
                 Who::WhileAsleep(holder, since) if holder != task => {
                     let tasks = self.tasks;
@@ -58,35 +58,35 @@ impl Past<'_> {
                         awake
                     };
                     if middle.t > from.t {
-                        self.holder(end, holder, from, middle, in_scope, off_cpu);
+                        self.holder(end, holder, from, middle, in_scope, counted);
                     }
                     if to.t > middle.t {
                         let cause = Cause::unknown(end);
-                        self.piece(end, cause, Cut::Unknown, middle, to, in_scope, off_cpu);
+                        self.piece(end, cause, Cut::Unknown, middle, to, in_scope, counted);
                     }
                 }
                 Who::Held(_) | Who::WhileAsleep(..) => {
                     self.account.cycles += 1;
-                    self.piece(end, Cause::unknown(end), Cut::Unknown, from, to, in_scope, off_cpu);
+                    self.piece(end, Cause::unknown(end), Cut::Unknown, from, to, in_scope, counted);
                 }
                 Who::HandOff(next, on_idle) => {
                     let cut = Cut::HandOff(on_idle);
                     let cause = Cause { end, cut, holder: Some(next), work: None };
-                    self.piece(end, cause, cut, from, to, in_scope, off_cpu);
+                    self.piece(end, cause, cut, from, to, in_scope, counted);
                 }
                 Who::Device(device) => {
                     let cause = Cause::unknown(device.map_or(End::Wait(Class::Io), End::Lock));
-                    self.piece(end, cause, Cut::HolderBlocked, from, to, in_scope, off_cpu);
+                    self.piece(end, cause, Cut::HolderBlocked, from, to, in_scope, counted);
                 }
                 Who::Unknown => {
-                    self.piece(end, Cause::unknown(end), Cut::Unknown, from, to, in_scope, off_cpu);
+                    self.piece(end, Cause::unknown(end), Cut::Unknown, from, to, in_scope, counted);
                 }
             });
         }
     }
 
     /// What `holder` did with the lock `end` from `from` to `to`.
-    fn holder(&mut self, end: End, holder: TaskId, from: Stamp, to: Stamp, in_scope: bool, off_cpu: bool) {
+    fn holder(&mut self, end: End, holder: TaskId, from: Stamp, to: Stamp, in_scope: bool, counted: Counted) {
         let tasks = self.tasks;
         let Some(slot) = tasks.get(holder.index()) else { return };
         slot.past(from, to, |from, to, doing| {
@@ -108,7 +108,7 @@ impl Past<'_> {
             if in_scope && cut != Cut::Unknown {
                 *self.account.holders.entry((end, holder, work)).or_default() += from.until(&to);
             }
-            self.piece(end, cause, cut, from, to, in_scope, off_cpu);
+            self.piece(end, cause, cut, from, to, in_scope, counted);
         });
     }
 
@@ -134,8 +134,6 @@ impl Past<'_> {
         if wait.request.is_some() && from.t >= now.t {
             return;
         }
-        // who sleeps of its own choice was not charged
-        let charged = wait.class.counted() == Counted::Sure;
         let waker = match by {
             WokenBy::Task(waker) if !wait.class.is_idle() && waker != task => {
                 tasks.get(waker.index()).map(|slot| (waker, slot))
@@ -148,7 +146,7 @@ impl Past<'_> {
                 self.returned(in_scope, from, now);
                 self.push(from, Cause::unknown(End::Wait(Class::Events)));
             } else {
-                self.piece(end, Cause::unknown(end), Cut::Unknown, from, now, in_scope, charged);
+                self.piece(end, Cause::unknown(end), Cut::Unknown, from, now, in_scope, wait.counted);
             }
             return;
         };
@@ -172,7 +170,7 @@ impl Past<'_> {
                 let key = (end, waker, cause.work);
                 *self.account.holders.entry(key).or_default() += from.until(&to);
             }
-            self.piece(end, cause, cut, from, to, in_scope, charged);
+            self.piece(end, cause, cut, from, to, in_scope, wait.counted);
         });
     }
 
@@ -188,7 +186,7 @@ impl Past<'_> {
             // somebody was still to make the request: who that was, and what kept it, is not known
             let before = End::Wait(wait.class);
             self.count(task, before, false, begin, issued, in_scope);
-            self.piece(before, Cause::unknown(before), Cut::Unknown, begin, issued, in_scope, true);
+            self.piece(before, Cause::unknown(before), Cut::Unknown, begin, issued, in_scope, wait.counted);
         }
         self.count(task, end, !wait.goes_on, issued, now, in_scope);
         // the completion itself wakes, or a worker that it has called
@@ -199,7 +197,7 @@ impl Past<'_> {
         if done.t > issued.t {
             let cut = Cut::HolderRunning;
             let cause = Cause { cut, ..Cause::unknown(end) };
-            self.piece(end, cause, cut, issued, done, in_scope, true);
+            self.piece(end, cause, cut, issued, done, in_scope, wait.counted);
         }
         done
     }
@@ -264,7 +262,7 @@ impl Past<'_> {
         from: Stamp,
         to: Stamp,
         in_scope: bool,
-        off_cpu: bool,
+        counted: Counted,
     ) {
         if in_scope {
             let ns = from.until(&to);
@@ -272,8 +270,14 @@ impl Past<'_> {
             if cause.end != direct {
                 *self.account.through.entry((cause.end, direct)).or_default() += ns;
             }
-            if off_cpu {
-                self.account.charge(cause.end, from.t, to.t, to.sure - from.sure);
+            let charge = match counted {
+                Counted::Sure => to.sure - from.sure,
+                Counted::Peer => to.peer - from.peer,
+                // who runs or sleeps of its own choice was not charged
+                Counted::Running | Counted::No => 0.0,
+            };
+            if charge > 0.0 {
+                self.account.charge(cause.end, from.t, to.t, charge);
             }
         }
         self.push(from, cause);

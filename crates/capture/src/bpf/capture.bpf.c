@@ -439,6 +439,16 @@ static __always_inline struct io_mark *io_of_work(struct cpu_area *area, struct 
 	return st ? &st->io : 0;
 }
 
+/* Asynchronous I/O is waited for interruptibly; a kernel thread that waits so waits for work. */
+static __always_inline bool may_wait_for_io(struct task_struct *task)
+{
+	u32 state = task->__state;
+
+	if (state & TASK_NOLOAD)
+		return false;
+	return state & TASK_UNINTERRUPTIBLE || (state & TASK_INTERRUPTIBLE && !(task->flags & PF_KTHREAD));
+}
+
 SEC("tp_btf/sched_waking")
 int on_waking(u64 *ctx)
 {
@@ -454,7 +464,7 @@ int on_waking(u64 *ctx)
 		return 0;
 	me = bpf_get_current_task_btf();
 	interrupt = area->state.irq_depth;
-	if (options.io_known && (wakee->__state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE) {
+	if (options.io_known && may_wait_for_io(wakee)) {
 		struct io_mark *mark = io_mark(area, io_of_work(area, me));
 
 		if (mark)

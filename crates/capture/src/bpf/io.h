@@ -2,7 +2,7 @@
 /*
  * Which block device a wait was for: that of the request whose completion wakes.
  *
- * A completion is seen in an interrupt. Who waits uninterruptibly and is woken by the same handler afterwards waited for the request,
+ * A completion is seen in an interrupt. Whom the same handler wakes afterwards waited for the request,
  * and so did those whom a work item wakes that the handler put into a queue. Whatever else wakes says nothing about a device.
  */
 #ifndef PERFLOSS_IO_H

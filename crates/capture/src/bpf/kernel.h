@@ -231,6 +231,7 @@ struct request {
 #define PF_KTHREAD 0x00200000
 #define PF_WQ_WORKER 0x00000020
 
+#define TASK_INTERRUPTIBLE 0x1
 #define TASK_UNINTERRUPTIBLE 0x2
 #define TASK_NOLOAD 0x400
 

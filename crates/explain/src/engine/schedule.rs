@@ -323,7 +323,7 @@ impl Engine {
         // who waits for a lock waits for its holder, whoever wakes it
         if let Some(wait) = &mut slot.wait
             && wait.lock.is_none()
-            && matches!(wait.class, Class::Io | Class::Kernel)
+            && matches!(wait.class, Class::Io | Class::Kernel | Class::Peer)
             && let Some(request) = slot.request.take()
         {
             wait.class = Class::Io;

@@ -184,7 +184,6 @@ impl Engine {
                 self.leave_sleep(task);
                 let now = self.clock.now;
                 let Some(wait) = &mut self.tasks[task.index()].wait else { return };
-                let before = wait.class.counted();
                 wait.lock = Some(lock);
                 wait.class = match kind {
                     LockKind::Io => Class::Io,
@@ -193,9 +192,9 @@ impl Engine {
                     _ => Class::Lock,
                 };
                 let counted = wait.class.counted();
-                if counted != before {
+                if counted != wait.counted {
                     // what it was charged up to now was for something else
-                    *wait = Wait { begin: now, phases: vec![(now, Phase::Asleep)], ..wait.clone() };
+                    *wait = Wait { begin: now, phases: vec![(now, Phase::Asleep)], counted, ..wait.clone() };
                 }
                 if wait.is_for_lock() {
                     let begin = wait.begin;
