@@ -5,7 +5,7 @@ use crate::text::{self, NONE, plain};
 use crate::verdict;
 use crate::view::{Group, groups};
 use crate::warnings;
-use result::{Budget, Mode, RunResult};
+use result::{Budget, MadeBy, Mode, RunResult};
 
 /// Longest cell, columns.
 const CELL: usize = 120;
@@ -13,12 +13,20 @@ const CELL: usize = 120;
 /// Text from anywhere as Markdown that shows it and does nothing else.
 pub fn escape(text: &str) -> String {
     let mut out = String::new();
-    for c in plain(text, 2000).chars() {
+    let text = plain(text, 2000);
+    let mut before = None;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        // Within a word `_` is itself, and names of functions stay readable where nothing is rendered.
+        let within = before.is_some_and(char::is_alphanumeric)
+            && rest.peek().copied().is_some_and(char::is_alphanumeric);
+        before = Some(c);
         match c {
+            '_' if !within => out.push_str("\\_"),
             // A backslash before punctuation is the punctuation; `<`, `&` and `@` are escaped so that neither HTML nor
-            // a mention comes of them, `:` and `.` so that no bare address becomes a link.
-            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '(' | ')' | '#' | '!' | '|'
-            | '~' | '&' => {
+            // a mention comes of them, `:` and `.` so that no bare address becomes a link. `(` and `!` are nothing
+            // beside brackets that are escaped.
+            '\\' | '`' | '*' | '{' | '}' | '[' | ']' | '<' | '>' | '#' | '|' | '~' | '&' => {
                 out.push('\\');
                 out.push(c);
             }
@@ -36,6 +44,10 @@ pub fn render(result: &RunResult) -> String {
         out.push_str(&format!("### {}\n\n", escape(&verdict::heading(result, &group))));
         if group.mode != Mode::Recorded {
             table(&mut out, &group);
+        }
+        for p in group.rows.iter().map(|r| r.point).filter(|p| p.recorded.is_some()) {
+            let lines = [p.recorded.as_ref().and_then(verdict::busy_words), verdict::idle_words(p)];
+            out.extend(lines.into_iter().flatten().map(|line| format!("{}\n", escape(&line))));
         }
         for sentence in verdict::sentences(result, &group) {
             out.push_str(&format!("{}\n", escape(&sentence)));
@@ -65,7 +77,7 @@ pub fn render(result: &RunResult) -> String {
         warnings.push(if result.interrupted { "interrupted" } else { "not complete" }.to_owned());
     }
     for w in &warnings {
-        out.push_str(&format!("> {w}\n"));
+        out.push_str(&format!("> - {w}\n"));
     }
     if !warnings.is_empty() {
         out.push('\n');
@@ -76,9 +88,13 @@ pub fn render(result: &RunResult) -> String {
         out.push_str(&format!("    {command}\n\n"));
     }
     let m = &result.machine;
+    let seed = match result.made_by {
+        MadeBy::Run => format!(" · seed {}", result.seed),
+        MadeBy::Record => String::new(),
+    };
     out.push_str(&escape(&format!(
-        "perfloss {} · {} · seed {} · {} · Linux {}",
-        result.perfloss_version, result.schema, result.seed, m.cpu_model, m.kernel
+        "perfloss {} · {}{seed} · {} · Linux {}",
+        result.perfloss_version, result.schema, m.cpu_model, m.kernel
     )));
     out.push('\n');
     out
@@ -140,11 +156,12 @@ pub(crate) fn grid(out: &mut String, lines: &[Vec<String>]) {
 }
 
 fn roots(out: &mut String, p: &result::Point) {
-    out.push_str(&format!(
-        "\n**{} at {}**\n\n",
-        escape(&plain(if p.mode == Mode::Recorded { &p.workload } else { &p.target }, CELL)),
-        text::tasks(p.tasks)
-    ));
+    // Of a recording the heading has said it.
+    let name = format!("{} at {}", plain(&p.target, CELL), text::tasks(p.tasks));
+    match p.mode {
+        Mode::Recorded => out.push('\n'),
+        _ => out.push_str(&format!("\n**{}**\n\n", escape(&name))),
+    }
     for root in p.roots.iter().take(10) {
         let mut line = format!("{}: {}", verdict::root_size(root), verdict::lock_words(&root.lock));
         if let Some(split) = &root.split {

@@ -4,7 +4,7 @@
 //! Only the messages that are needed are declared, with the field numbers of the published format.
 
 use crate::FormatError;
-use crate::text::{plain, tasks};
+use crate::text::plain;
 use prost::Message;
 use result::{Point, TaskState, Timeline};
 use std::collections::BTreeMap;
@@ -107,8 +107,7 @@ const PROCESS_ID: i32 = 1;
 /// When the point has no timeline.
 pub fn trace(point: &Point) -> Result<Vec<u8>, FormatError> {
     let timeline = point.timeline.as_ref().filter(|t| !t.rows.is_empty()).ok_or(FormatError::NoTimeline)?;
-    let name =
-        format!("{} on {}, {}", plain(&point.workload, 80), plain(&point.target, 80), tasks(point.tasks));
+    let name = crate::verdict::point_name(point, 80);
     let mut trace = Trace::default();
     trace.packet.push(TracePacket {
         trusted_packet_sequence_id: SEQUENCE,

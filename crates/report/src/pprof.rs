@@ -148,8 +148,7 @@ pub fn profile(point: &Point) -> Result<Vec<u8>, FormatError> {
     for (id, name) in [(KERNEL, "[kernel]"), (USER, "[user]")] {
         out.mapping.push(Mapping { id, filename: strings.id(name), has_functions: true });
     }
-    let comment =
-        format!("{} on {}, {} tasks", plain(&point.workload, 200), plain(&point.target, 200), point.tasks);
+    let comment = crate::verdict::point_name(point, 200);
     out.comment.push(strings.id(&comment));
     let comm_key = strings.id("comm");
     for (list, off) in [(&stacks.off_cpu, true), (&stacks.on_cpu, false)] {

@@ -5,8 +5,8 @@
 use crate::text;
 use crate::view::{Group, Row};
 use result::{
-    Budget, BudgetPart, Lock, Path, Point, Remedy, RemedyHow, Root, RootKind, RunResult, Split, WaitThrough,
-    Warning,
+    Budget, BudgetPart, Lock, Mode, Path, Point, Recorded, Remedy, RemedyHow, Root, RootKind, RunResult,
+    Split, WaitThrough, Warning,
 };
 
 /// Smallest part of a difference worth a word, as a share of it.
@@ -17,6 +17,48 @@ pub(crate) const LOSS: f64 = 0.01;
 
 /// Smallest share of a wait worth a line.
 pub(crate) const WORTH_A_LINE: f64 = 0.005;
+
+/// Where the time of the CPUs went that were not idle.
+pub fn busy_words(seen: &Recorded) -> Option<String> {
+    let parts = [
+        ("user code", seen.user_s),
+        ("the kernel", seen.system_s),
+        ("spinning", seen.spin_s),
+        ("interrupts", seen.irq_s),
+        ("others", seen.other_s),
+    ];
+    let share = |s: f64| s / seen.capacity_s;
+    let words: Vec<String> = parts
+        .into_iter()
+        .filter_map(|(name, seconds)| Some((name, seconds.filter(|s| share(*s) >= WORTH_A_LINE)?)))
+        .map(|(name, seconds)| format!("{name} {}", text::percent(share(seconds))))
+        .collect();
+    (!words.is_empty()).then(|| format!("Busy: {}", words.join(" · ")))
+}
+
+/// How much idle time a recording has, before what it is charged to.
+pub fn idle_words(point: &Point) -> Option<String> {
+    let seen = point.recorded.as_ref()?;
+    let Some(idle) = seen.idle_s.filter(|_| seen.capacity_s > 0.0) else {
+        return Some("The idle time is not known.".to_owned());
+    };
+    let charged = match (point.capture.is_some(), point.roots.is_empty()) {
+        (false, _) => ". Not charged to anything: there was no capture.",
+        (true, true) => ": nothing worth a line.",
+        (true, false) => ". Charged to:",
+    };
+    let share = text::percent(idle / seen.capacity_s);
+    Some(format!("Idle {share} = {} CPU-s{charged}", text::cpu_seconds(idle)))
+}
+
+/// A point by its name: `create_unlink on xfs, 2 tasks`, or what was recorded.
+pub fn point_name(point: &Point, limit: usize) -> String {
+    let workload = text::plain(&point.workload, limit);
+    match point.mode {
+        Mode::Recorded => workload,
+        _ => format!("{workload} on {}, {}", text::plain(&point.target, limit), text::tasks(point.tasks)),
+    }
+}
 
 /// What passes through a root, after `behind `: the lock, and how much is waited there.
 pub fn through_words(w: &WaitThrough) -> String {

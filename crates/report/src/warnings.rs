@@ -2,7 +2,7 @@
 
 use crate::text::plain;
 use crate::view::groups;
-use result::{MadeBy, RunResult, Warning};
+use result::{MadeBy, Mode, RunResult, Warning};
 
 /// Longest text of a warning, columns.
 const TEXT: usize = 400;
@@ -104,7 +104,10 @@ pub fn void_lines<'a>(points: impl Iterator<Item = &'a result::Point>) -> Vec<St
     let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
     for p in points.filter(|p| !p.valid) {
         let because = plain(p.invalid_because.as_deref().unwrap_or("no reason given"), TEXT);
-        let place = format!("{} at {}", plain(&p.target, 40), crate::text::tasks(p.tasks));
+        let place = match p.mode {
+            Mode::Recorded => plain(&p.workload, 40),
+            _ => format!("{} at {}", plain(&p.target, 40), crate::text::tasks(p.tasks)),
+        };
         match reasons.iter_mut().find(|(r, _)| *r == because) {
             Some((_, places)) => places.push(place),
             None => reasons.push((because, vec![place])),

@@ -277,7 +277,7 @@ fn a_markdown_table_has_as_many_cells_in_every_line() {
     for must in [
         "208,300",
         "xfs does 43 % fewer operations",
-        "91 % of the idle time: semaphore xfs\\_buf.b\\_sema",
+        "91 % of the idle time: semaphore xfs_buf.b_sema",
         "    perfloss run create_unlink",
     ] {
         assert!(text.contains(must), "{must}:\n{text}");
@@ -308,6 +308,37 @@ fn hostile_names_are_text_in_markdown() {
             && !escaped.contains("www.")
             && escaped.contains("\\|")
     );
+}
+
+#[test]
+fn names_of_functions_are_read_as_they_are_in_the_source_of_markdown_and_in_its_page() {
+    use pulldown_cmark::Event;
+    assert_eq!(markdown::escape("xfs_buf.b_sema (write)"), "xfs_buf.b_sema (write)");
+    for name in ["__flush_workqueue < __a__", "_a_ b_ _c *d* ~~e~~", "[a](b) ![c](d)", "a__b__c", "é_é_ _é"]
+    {
+        let escaped = markdown::escape(name);
+        let mut text = String::new();
+        for event in pulldown_cmark::Parser::new_ext(&escaped, pulldown_cmark::Options::all()) {
+            match event {
+                Event::Text(t) => text.push_str(&t),
+                Event::Start(pulldown_cmark::Tag::Paragraph) | Event::End(_) => {}
+                other => panic!("{escaped}: {other:?}"),
+            }
+        }
+        assert_eq!(text, name, "{escaped}");
+    }
+}
+
+#[test]
+fn a_recording_has_its_name_and_its_verdict_in_every_format() {
+    let result = common::recording();
+    let text = markdown::render(&result);
+    assert!(text.contains("Idle 29 % = 287 CPU-s. Charged to:\n\n- 48 %"), "{text}");
+    assert!(text.contains("Busy: "), "{text}");
+    for no in ["0 tasks", "on ,", "seed"] {
+        assert!(!text.contains(no), "{no}: {text}");
+    }
+    assert_eq!(report::verdict::point_name(&result.points[0], 80), "make -j24");
 }
 
 #[test]

@@ -139,12 +139,7 @@ fn names(result: &RunResult) -> String {
 }
 
 fn name(point: &Point) -> String {
-    format!(
-        "{} on {}, {}",
-        report::text::plain(&point.workload, 60),
-        report::text::plain(&point.target, 60),
-        report::text::tasks(point.tasks)
-    )
+    report::verdict::point_name(point, 60)
 }
 
 /// Formats of one captured point.

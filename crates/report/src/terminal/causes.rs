@@ -4,7 +4,7 @@ use super::Out;
 use crate::text;
 use crate::verdict::{self, LOSS};
 use crate::view::Group;
-use result::{BudgetPart, Point, Recorded, Root, RootKind, RunResult};
+use result::{BudgetPart, Point, Root, RootKind, RunResult};
 
 /// Most lines of a verdict on a terminal that is wide enough for most sentences; a narrow one has more.
 const LINES: usize = 10;
@@ -288,22 +288,10 @@ fn root_parts(parts: &mut Parts<'_>, which: Option<&str>, root: &Root) {
 /// The verdict on a recording: what its idle time is charged to, a line each, and the largest lock in full.
 pub(super) fn recorded(out: &mut Out, point: &Point) {
     let mut parts = Parts { out, parts: Vec::new() };
-    if let Some(words) = point.recorded.as_ref().and_then(budget_words) {
+    if let Some(words) = point.recorded.as_ref().and_then(verdict::busy_words) {
         parts.add(1, |out| out.line(&words));
     }
-    if let Some(seen) = &point.recorded {
-        let line = match seen.idle_s.filter(|_| seen.capacity_s > 0.0) {
-            None => "The idle time is not known.".to_owned(),
-            Some(idle) => {
-                let charged = match (point.capture.is_some(), point.roots.is_empty()) {
-                    (false, _) => ". Not charged to anything: there was no capture.",
-                    (true, true) => ": nothing worth a line.",
-                    (true, false) => ". Charged to:",
-                };
-                let share = text::percent(idle / seen.capacity_s);
-                format!("Idle {share} = {} CPU-s{charged}", text::cpu_seconds(idle))
-            }
-        };
+    if let Some(line) = verdict::idle_words(point) {
         parts.add(0, |out| out.line(&line));
     }
     let in_full = point.roots.iter().find(|r| r.lock.kind.is_lock());
@@ -332,24 +320,6 @@ pub(super) fn recorded(out: &mut Out, point: &Point) {
         out.blank();
         out.warning(&format!("the command ended with status {status}"));
     }
-}
-
-/// Where the time of the CPUs went that were not idle.
-fn budget_words(seen: &Recorded) -> Option<String> {
-    let parts = [
-        ("user code", seen.user_s),
-        ("the kernel", seen.system_s),
-        ("spinning", seen.spin_s),
-        ("interrupts", seen.irq_s),
-        ("others", seen.other_s),
-    ];
-    let share = |s: f64| s / seen.capacity_s;
-    let words: Vec<String> = parts
-        .into_iter()
-        .filter_map(|(name, seconds)| Some((name, seconds.filter(|s| share(*s) >= verdict::WORTH_A_LINE)?)))
-        .map(|(name, seconds)| format!("{name} {}", text::percent(share(seconds))))
-        .collect();
-    (!words.is_empty()).then(|| format!("Busy: {}", words.join(" · ")))
 }
 
 /// A root of a recording in a line.
