@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Pin::Auto)]
     pin: Pin,
     /// The result folder [default: a new one under ./perfloss-results/]
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Decides the order of the rounds and every other random choice [default: from the clock]
     #[arg(long, value_name = "N")]

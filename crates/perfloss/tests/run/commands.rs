@@ -164,7 +164,7 @@ fn a_saved_result_is_shown_again_as_it_was_printed() {
     let home = Home::new();
     let arguments = ["run", "create_unlink", "-t", "1,2", "--on", "tmpfs,xfs", "-s", "0.1", "--rounds", "2"];
     let mut all = arguments.to_vec();
-    all.extend(["--no-capture", "--quiet", "--output", "result"]);
+    all.extend(["--no-capture", "--quiet", "-o", "result"]);
     let ran = home.perfloss(&all);
     assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{ran:?}");
     let shown = home.perfloss(&["show", "result"]);

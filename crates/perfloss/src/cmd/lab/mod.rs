@@ -78,7 +78,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// Write a result folder, for `perfloss show` and `perfloss compare`
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Decides the order of the rounds and every other random choice [default: from the clock]
     #[arg(long, value_name = "N")]

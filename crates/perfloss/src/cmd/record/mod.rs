@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "4G")]
     max_size: String,
     /// The result folder [default: a new one under ./perfloss-results/]
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print the result as JSON on standard output instead of the verdict
     #[arg(long)]
